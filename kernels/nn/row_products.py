@@ -25,6 +25,7 @@ Floats = NDArray[np.float32]
 _SOURCE = Path(__file__).with_suffix(".cpp")
 # A column's largest weight becomes one of 2^14 to 2^15: halves go to 65504, and far below it are as exact.
 _LARGEST_EXPONENT = 15
+_ROWS, _PANELS = 4096, 256  # that are looked at, or written, at once
 
 
 def can_run() -> bool:
@@ -62,18 +63,22 @@ class RowProducts:
         rows = np.asarray(weight)
         outputs, inputs = rows.shape
         scale = _powers(rows)
-        halves = np.empty((outputs, inputs), np.float16)
-        exact = True
-        for first in range(0, outputs, 4096):
-            part = rows[first : first + 4096] * scale[first : first + 4096, None]
-            halves[first : first + 4096] = part
-            exact = exact and bool((halves[first : first + 4096] == part).all())
-        chosen = halves if exact else rows
-        padding = -outputs % columns
-        panels = np.pad(chosen, [(0, padding), (0, 0)]).reshape(-1, columns, inputs).transpose(0, 2, 1)
+        exact = _fit_halves(rows, scale)
+        whole, padding = outputs // columns, -outputs % columns
+        panels = fresh_array((whole + (padding > 0), inputs, columns), mx.float16 if exact else mx.float32)
+        mx.eval(panels)
+        # In place: of a large vocabulary's rows every copy is as large as some models.
+        written = np.asarray(panels)
+        for first in range(0, outputs, columns * _PANELS):
+            part = rows[first : first + columns * _PANELS]
+            if exact:
+                part = part * scale[first : first + len(part), None]
+            part = np.pad(part, [(0, -len(part) % columns), (0, 0)])
+            at = first // columns
+            written[at : at + len(part) // columns] = part.reshape(-1, columns, inputs).transpose(0, 2, 1)
         undone = np.pad(1 / scale if exact else np.ones(outputs, np.float32), (0, padding))
         added = np.pad(np.zeros(outputs, np.float32) if bias is None else np.asarray(bias), (0, padding))
-        return cls(mx.array(np.ascontiguousarray(panels)), mx.array(undone), mx.array(added), outputs)
+        return cls(panels, mx.array(undone), mx.array(added), outputs)
 
     @property
     def arrays(self) -> list[mx.array]:
@@ -109,9 +114,18 @@ class RowProducts:
         return chosen.astype(mx.float32) * self._scale[outputs][:, None]
 
 
+def _fit_halves(rows: Floats, scale: Floats) -> bool:
+    """Whether 16 bits hold every scaled weight exactly."""
+    for first in range(0, len(rows), _ROWS):
+        part = rows[first : first + _ROWS] * scale[first : first + _ROWS, None]
+        if not (part.astype(np.float16) == part).all():
+            return False
+    return True
+
+
 def _powers(rows: Floats) -> Floats:
     """The power of two for each row that brings its largest number to 2^14 to 2^15."""
-    largest = np.abs(rows).max(axis=1, initial=0.0)
+    largest = np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
     _, exponents = np.frexp(np.where(np.isfinite(largest) & (largest > 0), largest, 1.0))
     powers: Floats = np.ldexp(np.float32(1), np.clip(_LARGEST_EXPONENT - exponents, -100, 100))
     return powers

@@ -20,9 +20,30 @@ CONFIG = "config.json"
 QUANTIZATION = "quantization"
 
 
+class StoredTensors:
+    """The tensors of a file, or of all files that an index names. MLX reads each when it is first used, and
+    whoever asked for it keeps it: one that is asked for again is read again."""
+
+    def __init__(self, path: Path, tensors: Mapping[str, mx.array]) -> None:
+        """tensors: those of `load_tensors`, none read."""
+        self._path, self._tensors = path, dict(tensors)
+        self._shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        """The shape of each."""
+        return self._shapes
+
+    def read(self, name: str) -> mx.array:
+        """One of them, as stored."""
+        if name not in self._tensors:
+            self._tensors = load_tensors(self._path)[0]
+        return self._tensors.pop(name)
+
+
 @dataclass(frozen=True, slots=True)
 class Safetensors:
-    """The tensors of a safetensors file; MLX reads each when it is first used."""
+    """Named tensors in memory."""
 
     tensors: Mapping[str, mx.array]
 
@@ -45,7 +66,7 @@ def read_tensors(path: Path) -> Weights:
     tensors, metadata = load_tensors(path)
     is_grouped = any(name.endswith(GROUPED) for name in tensors)
     stated = _quantization(path.parent / CONFIG, metadata) if is_grouped else None
-    return open_groups(Safetensors(tensors), stated, str(path))
+    return open_groups(StoredTensors(path, tensors), stated, str(path))
 
 
 def load_tensors(path: Path) -> tuple[dict[str, mx.array], dict[str, str]]:

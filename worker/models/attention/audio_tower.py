@@ -4,7 +4,7 @@ Each second goes through the convolutions by itself; rows attend to one another 
 the start. Rows of all utterances lie side by side, without padding.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mlx.core as mx
@@ -90,7 +90,7 @@ def tower_shapes(sizes: AudioSizes) -> dict[str, Shape]:
 class AudioEncoder:
     """Convolutions as matrix products, sinusoids, pre-norm blocks, a norm, the projector."""
 
-    def __init__(self, sizes: AudioSizes, tensors: Mapping[str, mx.array], dtype: mx.Dtype) -> None:
+    def __init__(self, sizes: AudioSizes, tensors: dict[str, mx.array], dtype: mx.Dtype) -> None:
         self.sizes, self.dtype = sizes, dtype
         source = Tensors(tensors, dtype)
         self.convolutions = [

@@ -1,6 +1,6 @@
 """A checkpoint's tensors as blocks of `worker.models.attention.layers`, by a table of a family's names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -79,14 +79,15 @@ class BlockNames:
 
 
 class Tensors:
-    """Hands out a model's tensors by name, in the dtype that it computes in. tensors: as
+    """Takes a model's tensors out of a dict by name, in the dtype that it computes in. tensors: as
     `worker.models.weights.install` returns them."""
 
-    def __init__(self, tensors: Mapping[str, mx.array], dtype: mx.Dtype) -> None:
+    def __init__(self, tensors: dict[str, mx.array], dtype: mx.Dtype) -> None:
         self._tensors, self._dtype = tensors, dtype
 
     def array(self, name: str) -> mx.array:
-        return self._tensors[name].astype(self._dtype)
+        """Once each: a model would be in memory twice if what its blocks were made of stayed."""
+        return self._tensors.pop(name).astype(self._dtype)
 
     def linear(self, *names: str) -> Linear:
         """The layers of these names side by side; one that has no bias gets one of zeros. Quantised ones are
@@ -114,7 +115,7 @@ class Tensors:
         return _side_by_side([first, *others])
 
     def _group(self, names: Sequence[str], query_heads: int) -> Grouped:
-        packed = [self._tensors[f"{name}.packed"] for name in names]
+        packed = [self._tensors.pop(f"{name}.packed") for name in names]
         scales, biases = ([self.array(f"{name}.{kind}") for name in names] for kind in ("scales", "biases"))
         bias = [self._bias(name, each.shape[0]) for name, each in zip(names, packed, strict=True)]
         if query_heads:
@@ -175,12 +176,13 @@ class Tensors:
         return attention, pack_parts(self.mlp(name, mlp), pack_for_frames)
 
     def block(self, name: str, names: BlockNames, heads: int) -> Block:
-        """A decoder's block."""
-        return Block(
+        """A decoder's block, its products packed."""
+        block = Block(
             self.self_attention(name, names.own, heads),
             self.cross_attention(name, names.source, heads),
             self.mlp(name, names.mlp),
         )
+        return block.pack()
 
 
 def _side_by_side(layers: Sequence[Linear]) -> Linear:

@@ -7,7 +7,7 @@ for all hypotheses; each step is one pass over all live hypotheses. Knows no rul
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import mlx.core as mx
 import numpy as np
@@ -24,7 +24,6 @@ from worker.models.attention.layers import (
     is_cpu,
     join_heads,
     log_sum_exp,
-    pack,
     pack_parts,
 )
 from worker.models.attention.state import GROWTH
@@ -127,8 +126,7 @@ class CausalDecoder:
     def __init__(
         self, weights: CausalWeights, dtype: mx.Dtype, *, eos: int, placeholder: int, max_tokens: int
     ) -> None:
-        blocks = tuple(block.pack() for block in weights.blocks)
-        self.weights = replace(weights, table=pack(weights.table), blocks=blocks)
+        self.weights = weights
         self.dtype, self.eos, self.placeholder, self.max_tokens = dtype, eos, placeholder, max_tokens
         steps = np.arange(0, weights.width, 2, dtype=np.float32) / np.float32(weights.width)
         self._frequencies: NDArray[np.float32] = (1.0 / weights.theta**steps).astype(np.float32)
@@ -145,21 +143,12 @@ class CausalDecoder:
         lengths = np.array([len(prompt) - 1 for prompt in prompts], np.int32)
         room = int(lengths.max())
         groups, width = self.weights.groups, -(-self.weights.width // KERNEL_WIDTH) * KERNEL_WIDTH
-        own = mx.zeros((len(prompts), groups, GROWTH * beam, width), self.dtype)
-        passes = [self._read(encoded[rows], [p[:-1] for p in prompts[rows]]) for rows in _parts(len(prompts))]
-        keys, values = (
-            [
-                mx.concatenate(
-                    [
-                        mx.concatenate([_fill(layer, room, width) for layer in layers]),
-                        own,
-                    ],
-                    axis=2,
-                )
-                for layers in zip(*parts, strict=True)
-            ]
-            for parts in ([each.keys for each in passes], [each.values for each in passes])
-        )
+        shape = (len(prompts), groups, room + GROWTH * beam, width)
+        keys, values = ([mx.zeros(shape, self.dtype) for _ in self.weights.blocks] for _ in range(2))
+        for rows in _parts(len(prompts)):
+            self._read_into(keys, values, rows, encoded[rows], [prompt[:-1] for prompt in prompts[rows]])
+            # What was read would stay beside the pool until the first step.
+            mx.eval(keys, values)
         owners = mx.zeros((len(prompts), beam, GROWTH), mx.int32)
         return CausalState(keys, values, owners, np.zeros_like(lengths), lengths, room)
 
@@ -242,6 +231,20 @@ class CausalDecoder:
         table = self.weights.table
         return table(hidden.astype(table.dtype)).astype(mx.float32)
 
+    def _read_into(
+        self,
+        keys: list[mx.array],
+        values: list[mx.array],
+        rows: slice,
+        encoded: Sequence[mx.array],
+        prompts: Sequence[Sequence[int]],
+    ) -> None:
+        """Reads these rows' prompts, and puts their keys and values at the start of each layer's pool."""
+        read = self._read(encoded, prompts)
+        for pools, layers in ((keys, read.keys), (values, read.values)):
+            for pool, layer in zip(pools, layers, strict=True):
+                pool[rows, :, : layer.shape[2], : layer.shape[3]] = layer
+
     def _read(self, encoded: Sequence[mx.array], prompts: Sequence[Sequence[int]]) -> CausalPass:
         """Prompts side by side, shorter ones padded behind: causal, so that it reaches nothing of theirs."""
         embedded = [self._embed_prompt(*each) for each in zip(encoded, prompts, strict=True)]
@@ -322,12 +325,6 @@ def _parts(count: int) -> list[slice]:
     """What is read together: on a CPU one by one, as the bits of a product depend on its number of rows
     there."""
     return [slice(at, at + 1) for at in range(count)] if is_cpu() else [slice(count)]
-
-
-def _fill(layer: mx.array, room: int, width: int) -> mx.array:
-    """[R, G, n, D] with zeros up to `room` positions and `width`."""
-    missing = [(0, 0), (0, 0), (0, room - layer.shape[2]), (0, width - layer.shape[3])]
-    return mx.pad(layer, missing)
 
 
 def _pad_width(x: mx.array, padding: int) -> mx.array:

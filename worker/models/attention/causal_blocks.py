@@ -1,6 +1,5 @@
 """A checkpoint's tensors as a decoder-only model, by transformers' names of such models' layers."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import mlx.core as mx
@@ -8,6 +7,7 @@ import mlx.core as mx
 from worker.models.attention.blocks import Tensors
 from worker.models.attention.causal import CausalBlock, CausalWeights, GatedMlp, GroupedAttention, RmsNorm
 from worker.models.attention.decoder import tokens_last
+from worker.models.attention.layers import pack
 from worker.models.weights import Shape
 
 
@@ -55,17 +55,23 @@ def causal_weights(
     model: str,
     head: str,
     sizes: CausalSizes,
-    tensors: Mapping[str, mx.array],
+    tensors: dict[str, mx.array],
     dtype: mx.Dtype,
     *,
     epsilon: float,
     theta: float,
 ) -> CausalWeights:
-    """tensors: those of `causal_shapes`. head: the name of the layer that makes logits; without such a tensor
-    the embedding makes them. epsilon: of every norm; theta: the rotation's base."""
+    """tensors: those of `causal_shapes`, which are taken out of it. head: the name of the layer that makes
+    logits; without such a tensor the embedding makes them. epsilon: of every norm; theta: the rotation's
+    base."""
     source = Tensors(tensors, dtype)
-    rows = tensors[f"{model}.embed_tokens.weight"]
-    table, bias = tensors.get(f"{head}.weight", rows), tensors.get(f"{head}.bias")
+    rows = tensors.pop(f"{model}.embed_tokens.weight")
+    stored, bias = tensors.pop(f"{head}.weight", None), tensors.pop(f"{head}.bias", None)
+    # In 32 bit: logits in 16 tie, and a beam ranks by their differences.
+    exact = (rows if stored is None else stored).astype(mx.float32)
+    table = pack(tokens_last(exact, None if bias is None else bias.astype(mx.float32)))
+    embedding = None if stored is None else rows.astype(dtype)
+    del rows, stored, exact
 
     def norm(name: str, scale: float = 1.0) -> RmsNorm:
         return RmsNorm(source.array(f"{model}.{name}.weight") * scale, epsilon)
@@ -73,7 +79,7 @@ def causal_weights(
     def block(at: int) -> CausalBlock:
         name = f"layers.{at}"
         attention, mlp = f"{model}.{name}.self_attn", f"{model}.{name}.mlp"
-        return CausalBlock(
+        block = CausalBlock(
             GroupedAttention(
                 norm(f"{name}.input_layernorm"),
                 source.product(*(f"{attention}.{way}_proj" for way in "qkv")),
@@ -87,15 +93,15 @@ def causal_weights(
                 source.product(f"{mlp}.down_proj"),
             ),
         )
+        return block.pack()
 
     return CausalWeights(
-        # In 32 bit: logits in 16 tie, and a beam ranks by their differences.
-        table=tokens_last(table.astype(mx.float32), None if bias is None else bias.astype(mx.float32)),
+        table=table,
         blocks=tuple(block(at) for at in range(sizes.num_hidden_layers)),
         norm=norm("norm"),
         heads=sizes.num_attention_heads,
         groups=sizes.num_key_value_heads,
         width=sizes.head_dim,
         theta=theta,
-        embedding=None if table is rows else rows.astype(dtype),
+        embedding=embedding,
     )

@@ -122,9 +122,7 @@ class AttentionDecoder:
         eos: int,
         alignment_heads: Sequence[tuple[int, int]] = (),
     ) -> None:
-        self.weights = replace(
-            weights, table=pack(weights.table), blocks=tuple(block.pack() for block in weights.blocks)
-        )
+        self.weights = replace(weights, table=pack(weights.table))
         self.dtype, self.eos = dtype, eos
         self.blocks = self.weights.blocks
         self._head_width = weights.head_width or int(weights.positions.shape[1]) // weights.heads

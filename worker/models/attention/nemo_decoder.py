@@ -168,18 +168,17 @@ def halve_positions(config: DecoderConfig) -> mx.array:
 class NemoDecoder(AttentionDecoder):
     """An `AttentionHead`, and the projection of encoder frames in front of it."""
 
-    def __init__(
-        self, parts: DecoderParts, tensors: Mapping[str, mx.array], dtype: mx.Dtype, eos: int
-    ) -> None:
-        """tensors: those of `parts.shapes`, and the positions where these are not stored."""
+    def __init__(self, parts: DecoderParts, tensors: dict[str, mx.array], dtype: mx.Dtype, eos: int) -> None:
+        """tensors: those of `parts.shapes`, and the positions where these are not stored; all are taken out
+        of it."""
         source, heads = Tensors(tensors, dtype), parts.config.num_attention_heads
-        rows = tensors[ROWS]
-        table = rows if parts.tied else tensors[TABLE]
+        rows = tensors.pop(ROWS)
+        table = rows if parts.tied else tensors.pop(TABLE)
         tied = parts.tied or bool(mx.array_equal(rows, table))
         weights = DecoderWeights(
             # In 32 bit: logits in 16 tie, and a beam ranks by their differences.
-            table=tokens_last(table.astype(mx.float32), tensors[f"{HEAD}.bias"].astype(mx.float32)),
-            positions=tensors[POSITIONS],
+            table=tokens_last(table.astype(mx.float32), tensors.pop(f"{HEAD}.bias").astype(mx.float32)),
+            positions=tensors.pop(POSITIONS),
             blocks=tuple(
                 source.block(f"{LAYERS}.{layer}", parts.block, heads)
                 for layer in range(parts.config.num_layers)

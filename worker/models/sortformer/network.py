@@ -5,7 +5,6 @@ belongs to the thread that loaded it. Paper: Park et al. 2024, "Sortformer: Seam
 Diarization and ASR by Bridging Timestamps and Tokens"; the parts and their names are NeMo 3.0.0's.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import mlx.core as mx
@@ -76,11 +75,12 @@ class SortformerNetwork:
         self,
         config: SortformerConfig,
         encoder: ConformerEncoder,
-        tensors: Mapping[str, mx.array],
+        tensors: dict[str, mx.array],
         front_end: FeatureExtractor,
     ) -> None:
-        """tensors: those of `shapes_of`, float32."""
+        """tensors: those of `shapes_of`, float32; they are taken out of it."""
         self.config = config
+        self.size = parameter_bytes(encoder) + sum(value.nbytes for value in tensors.values())
         self._encoder, self._front_end = encoder, front_end
         self._heads = config.transformer.num_attention_heads
         source = Tensors(tensors, mx.float32)
@@ -89,7 +89,6 @@ class SortformerNetwork:
         self._projection = source.linear(f"{MODULES}.encoder_proj")
         self._hidden = source.linear(f"{MODULES}.first_hidden_to_hidden")
         self._speakers = source.linear(f"{MODULES}.single_hidden_to_spks")
-        self.size = parameter_bytes(encoder) + sum(value.nbytes for value in tensors.values())
 
     def run(self, samples: Floats, step: Step) -> Floats | ChunkOutput:
         """As `worker.diarization.base.Network.run`. Raises EngineError where the output is no numbers."""

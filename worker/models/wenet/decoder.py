@@ -1,6 +1,6 @@
 """The attention decoders of U2 and U2++: one reads from left to right, the other from right to left."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import mlx.core as mx
 import numpy as np
@@ -39,9 +39,9 @@ def shapes_of(config: WenetConfig) -> dict[str, Shape]:
 
 
 def decoder_of(
-    sizes: DecoderSizes, config: WenetConfig, tensors: Mapping[str, mx.array], dtype: mx.Dtype
+    sizes: DecoderSizes, config: WenetConfig, tensors: dict[str, mx.array], dtype: mx.Dtype
 ) -> "WenetDecoder":
-    """One decoder of the tensors of `shapes_of`, float32."""
+    """One decoder of the tensors of `shapes_of`, float32, which are taken out of it."""
     source, width, name = Tensors(tensors, dtype), config.encoder.d_model, sizes.name
     output = source.linear(f"{name}.output_layer")
     weights = DecoderWeights(
@@ -52,7 +52,7 @@ def decoder_of(
         ),
         norm=source.norm(f"{name}.after_norm"),
         heads=sizes.heads,
-        embedding=(tensors[f"{name}.embed.0.weight"] * float(width**0.5)).astype(dtype),
+        embedding=(tensors.pop(f"{name}.embed.0.weight") * float(width**0.5)).astype(dtype),
     )
     return WenetDecoder(weights, dtype, config.eos)
 

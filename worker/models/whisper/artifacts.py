@@ -57,7 +57,7 @@ class WhisperArtifacts:
     dims: WhisperDims
     settings: DecodingSettings
     tokenizer: WhisperTokenizer
-    tensors: Mapping[str, mx.array]
+    tensors: dict[str, mx.array]
     files: Mapping[str, str]
     bits: int | None = None
 

@@ -1,6 +1,6 @@
 """Whisper's decoder: the shared one with Whisper's tensors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import mlx.core as mx
 
@@ -12,11 +12,11 @@ from worker.models.whisper.layouts import BLOCK
 
 def decoder_of(
     dims: WhisperDims,
-    tensors: Mapping[str, mx.array],
+    tensors: dict[str, mx.array],
     dtype: mx.Dtype,
     alignment_heads: Sequence[tuple[int, int]],
 ) -> AttentionDecoder:
-    """tensors: under OpenAI's names."""
+    """tensors: under OpenAI's names; they are taken out of it."""
     source = Tensors(tensors, dtype)
     weights = DecoderWeights(
         table=tokens_last(source.array("decoder.token_embedding.weight")),

@@ -3,8 +3,6 @@
 Every window is 30 seconds, so there is no mask and no padding, and a window never sees its neighbours.
 """
 
-from collections.abc import Mapping
-
 import mlx.core as mx
 
 from kernels.nn.activations import gelu
@@ -18,7 +16,7 @@ from worker.models.whisper.layouts import BLOCK
 class WhisperEncoder:
     """Two convolutions as matrix products, sinusoids, pre-norm blocks, a norm (Radford et al. 2022, 2.2)."""
 
-    def __init__(self, dims: WhisperDims, tensors: Mapping[str, mx.array], dtype: mx.Dtype) -> None:
+    def __init__(self, dims: WhisperDims, tensors: dict[str, mx.array], dtype: mx.Dtype) -> None:
         self.dims, self.dtype = dims, dtype
         source = Tensors(tensors, dtype)
         self.convolutions = [

@@ -1,5 +1,6 @@
 """Qwen3-ASR's folders in every layout, what is asked of the model, and what is said of broken folders."""
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -202,3 +203,15 @@ def test_a_tokenizer_of_another_model_is_named(tmp_path: Path) -> None:
     write(tmp_path / "tokenizer.json", tokenizer)
     with pytest.raises(ModelError, match="a tokenizer of another vocabulary: it has no <asr_text>"):
         load_model(tmp_path)
+
+
+def test_a_model_is_not_in_memory_twice_while_it_is_loaded(tmp_path: Path) -> None:
+    text = CONFIG["text_config"] | {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 12}
+    config = CONFIG | {"audio_config": CONFIG["audio_config"] | {"output_dim": 128}, "text_config": text}
+    folder = write_folder(tmp_path / "model", config)
+    gc.collect()
+    before = mx.get_active_memory()
+    mx.reset_peak_memory()
+    size = load_qwen(folder).size
+    assert size > 5_000_000
+    assert mx.get_peak_memory() - before < 1.3 * size
