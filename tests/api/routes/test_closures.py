@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlencode
 from zipfile import ZipFile
 
@@ -29,6 +29,7 @@ from spool.domain import Content, DiarizationFacts, Scope, Speaker, Transcript, 
 from spool.domain.archive.passages import passages_of
 from spool.domain.transcript import Alternative, ChunkNbest, Lattice, LatticeArc, LatticeEnd, NbestText
 from spool.formats import FORMATS, render
+from spool.schemas.clips import ClipFormat
 from spool.settings import Settings
 from spool.sounds.letters import spell_sounds
 from spool.sounds.lexicon import Lexicon
@@ -526,6 +527,9 @@ def _read_every_way(
         for more in renderings:
             answer = archive.get(f"{job}/transcript", format=form, **more)
             _refuse_secrets(answer, f"{form} {more}")
+    for form in get_args(ClipFormat):
+        answer = archive.get(f"{job}/clip/transcript", start="1.9", end="3.1", format=form)
+        _refuse_secrets(answer, f"clip as {form}")
     text = archive.get(f"{job}/transcript", format="txt").text
     assert "[closed]" in text
     assert whole or ("lamp" in text and "slept" not in SECRETS)
