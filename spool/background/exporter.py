@@ -26,6 +26,7 @@ from spool.formats.file_names import SUFFIXES, file_name
 from spool.ids import new_id
 from spool.objects import ObjectStore
 from spool.objects.integrity import read_verified
+from spool.objects.output_folders import OutputFolders
 from spool.settings import Settings
 from spool.settings.secret_key import SecretBox, SecretUnreadable
 from spool.store import Database
@@ -61,6 +62,7 @@ class Exporter(BackgroundLoop):
     def __init__(self, db: Database, objects: ObjectStore, settings: Settings, box: SecretBox) -> None:
         super().__init__("spool-exporter")
         self._db, self._objects, self._settings, self._box = db, objects, settings, box
+        self._folders = OutputFolders(settings.output_prefixes)
         self._owner = new_id("exp")
         self._reencrypted = False
 
@@ -141,13 +143,13 @@ class Exporter(BackgroundLoop):
 
     def _put(self, job: Job, uri: str, data: bytes, content_type: str) -> str:
         from spool.objects.connections import options_of  # boto3 takes a tenth of a second
-        from spool.objects.outputs import output_root, write_file, write_object
+        from spool.objects.outputs import write_file, write_object
         from spool.objects.s3_client import S3Options
 
         assert job.output is not None
         if uri.startswith("file://"):
-            made = output_root(job.output["prefix"], self._settings.output_prefixes)
-            return write_file(uri, job.output["prefix"], data, made)
+            self._folders.check(job.output["prefix"])
+            return write_file(uri, job.output["prefix"], data)
         settings = self._settings
         options = S3Options(
             endpoint_url=settings.s3_endpoint_url,

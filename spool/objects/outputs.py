@@ -7,14 +7,13 @@ made in between.
 
 import hashlib
 import stat
-from collections.abc import Iterable
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-from spool.errors import OutputMissing, SourceForbidden
+from spool.errors import SourceForbidden
 from spool.objects.local import BLOCK, storage_errors, write_whole
+from spool.objects.output_folders import folder_at
 from spool.objects.s3 import S3Store
 from spool.objects.s3_client import S3Options
 
@@ -32,33 +31,14 @@ def write_object(options: S3Options, uri: str, data: bytes, content_type: str) -
     return digest
 
 
-def output_root(prefix: str, allowed: Iterable[str]) -> Path:
-    """The folder that somebody made for outputs below `prefix`: of the `allowed` addresses the innermost one
-    above it, up to a `{project}` in it; the folder at `prefix` if none is."""
-    folder = folder_at(prefix)
-    roots = []
-    for address in allowed:
-        stem, placeholder, _ = address.partition("{project}")
-        if address.startswith("file://"):
-            roots.append(folder_at(stem.rpartition("/")[0] if placeholder else stem).resolve())
-    above = [root for root in roots if folder.is_relative_to(root)]
-    return max(above, key=lambda root: len(root.parts), default=folder)
-
-
-def write_file(uri: str, prefix: str, data: bytes, made: Path) -> str:
+def write_file(uri: str, prefix: str, data: bytes) -> str:
     """Store `data` in the file at `uri`, below the folder at `prefix`, by way of a temporary file beside it;
-    its SHA-256 (hex). Whoever may read the folder may read the file. The folder `made` must be there; folders
-    below it are created.
+    its SHA-256 (hex). Whoever may read the folder may read the file. Missing folders are created.
 
-    Raises StorageError, OutputMissing, DiskFull, SourceForbidden.
+    Raises StorageError, DiskFull, SourceForbidden.
     """
     root, path = folder_at(prefix), folder_at(uri)
     with storage_errors(str(path)):
-        if not made.is_dir():
-            # A share that is not mounted: what is written now would be below its mount, on another disk.
-            raise OutputMissing(
-                f"There is no folder {made}: mount its disk or share, or create the folder if it is new."
-            )
         _refuse_links(path.parent, root)
         path.parent.mkdir(parents=True, exist_ok=True)
         _refuse_links(path.parent, root)
@@ -71,8 +51,3 @@ def _refuse_links(folder: Path, root: Path) -> None:
     # `root` had its links followed when it was allowed; one that it has now leads elsewhere.
     if not folder.resolve().is_relative_to(root):
         raise SourceForbidden(f"{folder} leads out of {root}.")
-
-
-def folder_at(uri: str) -> Path:
-    """The path of a `file://` address."""
-    return Path(unquote(urlsplit(uri).path, errors="surrogateescape"))
