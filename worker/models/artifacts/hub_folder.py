@@ -7,7 +7,8 @@
     tokenizer.json, tokenizer_config.json   the fast tokenizer
     generation_config.json                  ends, limits
 
-Knows no family and no names of weights. Quantised matrices are read as what they stand for.
+Knows no names of weights, and of families how their processors are called. Quantised matrices are read as
+what they stand for.
 """
 
 import hashlib
@@ -30,6 +31,11 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")
 TOKENIZER = "tokenizer.json"
+# Each begins as the `model_type` of its models does, without the underscores of that.
+PROCESSORS = frozenset(
+    f"{family}Processor" for family in ("Canary", "CohereAsr", "GraniteSpeech5", "Parakeet", "Qwen3ASR")
+)
+NAMING_PROCESSORS = ("processor_config.json", "preprocessor_config.json", "tokenizer_config.json")
 
 
 def is_hub_folder(files: ModelFiles, *model_types: str) -> bool:
@@ -46,17 +52,34 @@ class HubFolder:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """config.json. Raises UnknownModel where there is none."""
+        """config.json. Raises UnknownModel where there is none, and ModelUnreadable where another file of the
+        folder belongs to a model of another family."""
         if not (self.path / CONFIG).is_file():
             raise UnknownModel(f"{self.path}: holds no {CONFIG}, so no model")
-        return read_json(self.path / CONFIG)
+        config = read_json(self.path / CONFIG)
+        own = str(config.get("model_type"))
+        for name in NAMING_PROCESSORS:
+            stated = self.optional(name).get("processor_class")
+            family = str(stated).removesuffix("Processor").lower()
+            if str(stated) in PROCESSORS and not own.replace("_", "").startswith(family):
+                raise ModelUnreadable(
+                    f"{self.path / name}: processor_class is {stated}, but {CONFIG} has a {own}: it is "
+                    "another model's"
+                )
+        return config
 
     @cached_property
     def features(self) -> dict[str, Any]:
         """The settings of the features; empty where the folder has none. Where both files have them, those
         of processor_config.json win."""
         nested = self.optional("processor_config.json").get("feature_extractor")
-        return nested if isinstance(nested, dict) else self.optional("preprocessor_config.json")
+        if nested is None:
+            return self.optional("preprocessor_config.json")
+        if not isinstance(nested, dict):
+            raise ModelUnreadable(
+                f"{self.path / 'processor_config.json'}: feature_extractor is {nested!r}, not a section"
+            )
+        return nested
 
     @property
     def generation(self) -> dict[str, Any]:

@@ -4,7 +4,6 @@ what to write: Canary, Cohere Transcribe.
 Knows neither chunks nor jobs. A model belongs to the thread that made it.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -124,9 +123,9 @@ def install_parts(
 ) -> tuple[ConformerEncoder, dict[str, mx.array]]:
     """A file's encoder, and its decoder's tensors by NeMo's names. Raises WeightsMismatch."""
     network = EncoderPart(config)
-    if parts.tied:  # A head that is stored as well is not read.
-        tables = (re.escape(name) for name in names.names_of(TABLE))
-        names = replace(names, ignored=re.compile(f"{names.ignored.pattern}|^({'|'.join(tables)})$"))
+    # As transformers does, whatever the configuration says of ties.
+    if any(name in weights.shapes for name in names.names_of(TABLE)):
+        parts = replace(parts, tied=False)
     tensors = install(network, weights, dtype, source, parts.shapes, names)
     network.encoder.fold(dtype)
     network.eval()

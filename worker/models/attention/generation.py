@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from spool.errors import ModelUnreadable
-from worker.models.artifacts.hub_folder import HubFolder
+from worker.models.artifacts.hub_folder import CONFIG, HubFolder
 from worker.models.base_attention import EndRule
+from worker.models.configuration import require_number, require_size, require_tokens
 
 GENERATION = "generation_config.json"
 UNLIMITED = 1 << 20
-TOKENS: Mapping[str, int | None] = {"eos_token_id": 3, "bos_token_id": 4, "decoder_start_token_id": None}
+TOKENS: Mapping[str, int] = {"eos_token_id": 3, "bos_token_id": 4}
 # What it does to logits beyond a search. Nothing of it is computed here, so it must be off.
 OFF: Mapping[str, Any] = {
     "suppress_tokens": None,
@@ -28,28 +29,43 @@ class Generation:
     """What ends an answer, what begins a prompt, and how long an answer may be.
 
     A setting that generation_config.json lacks is that of config.json or of its `section`. Raises
-    ModelUnreadable for what is not computed.
+    ModelUnreadable for what is not computed or none of the model's `rows` tokens.
     """
 
-    def __init__(self, folder: HubFolder, section: Mapping[str, Any]) -> None:
+    def __init__(self, folder: HubFolder, section: Mapping[str, Any], rows: int) -> None:
         for key, off in OFF.items():
             if (value := folder.generation.get(key)) not in (None, off, []):
                 raise ModelUnreadable(
                     f"{folder.path / GENERATION}: {key} is {value!r}; this engine computes no such rule"
                 )
-        layers = (folder.generation, folder.config, section, TOKENS)
+        generation = str(folder.path / GENERATION)
+        places: list[tuple[str, Mapping[str, Any]]]
+        places = [(GENERATION, folder.generation), (CONFIG, folder.config), (CONFIG, section)]
 
-        def read(key: str) -> Any:  # noqa: ANN401 - JSON
-            return next((layer[key] for layer in layers if layer.get(key) is not None), None)
+        def read(key: str) -> tuple[int, ...]:
+            name, layer = next((each for each in places if each[1].get(key) is not None), (CONFIG, TOKENS))
+            tokens = require_tokens(f"{folder.path / name}: {key}", layer[key])
+            if max(tokens) >= rows:
+                raise ModelUnreadable(
+                    f"{folder.path / name}: {key} is {max(tokens)}, but the model has {rows} tokens"
+                )
+            return tokens
 
-        ends = read("eos_token_id")
         penalty = folder.generation.get("length_penalty")
-        tokens = tuple(map(int, ends)) if isinstance(ends, list) else (int(ends),)
-        self.end_rule = EndRule(tokens, "replaced", 1.0 if penalty is None else float(penalty))
-        self.start = int(read("bos_token_id") if (start := read("decoder_start_token_id")) is None else start)
-        most, length = (folder.generation.get(key) for key in ("max_new_tokens", "max_length"))
-        self._most = None if most is None else int(most)
-        self._length = None if length is None else int(length)
+        self.end_rule = EndRule(
+            read("eos_token_id"),
+            "replaced",
+            1.0
+            if penalty is None
+            else require_number(f"{generation}: length_penalty", penalty, least=-100.0),
+        )
+        begins = any(layer.get("decoder_start_token_id") is not None for _, layer in places)
+        self.start = read("decoder_start_token_id" if begins else "bos_token_id")[0]
+        self._most, self._length = (
+            None if value is None else require_size(f"{generation}: {key}", value)
+            for key in ("max_new_tokens", "max_length")
+            for value in (folder.generation.get(key),)
+        )
 
     def begin(self, prompt: tuple[int, ...]) -> tuple[int, ...]:
         """A prompt as the decoder gets it: behind the token that begins one, unless it has it."""

@@ -173,8 +173,8 @@ class NemoDecoder(AttentionDecoder):
         of it."""
         source, heads = Tensors(tensors, dtype), parts.config.num_attention_heads
         rows = tensors.pop(ROWS)
-        table = rows if parts.tied else tensors.pop(TABLE)
-        tied = parts.tied or bool(mx.array_equal(rows, table))
+        table = tensors.pop(TABLE, rows)
+        tied = table is rows or bool(mx.array_equal(rows, table))
         weights = DecoderWeights(
             # In 32 bit: logits in 16 tie, and a beam ranks by their differences.
             table=tokens_last(table.astype(mx.float32), tensors.pop(f"{HEAD}.bias").astype(mx.float32)),

@@ -57,7 +57,7 @@ class CanaryFolder:
         folder, kind = HubFolder(files.path), dtype or default_dtype()
         with in_file(files.path / CONFIG):
             config, parts = canary_config(folder.config, folder.features)
-            generation = Generation(folder, folder.config.get("decoder_config") or {})
+        generation = Generation(folder, folder.config.get("decoder_config") or {}, parts.rows)
         ends, place = generation.end_rule.ends, str(files.path / TOKENIZER)
         tokenizer = prompt_pieces(folder.tokenizer, parts.rows, ends, place, TRAINED)
         weights, source = folder.weights, str(folder.weights_path)

@@ -10,7 +10,7 @@ from typing import Any
 
 from spool.errors import ModelUnreadable
 from worker.models.attention.nemo_decoder import DECODER_RENAMES, DecoderParts, decoder_of_hub
-from worker.models.configuration import require
+from worker.models.configuration import require, require_number, require_size
 from worker.models.conformer.config import EncoderConfig, PreprocessorConfig
 from worker.models.conformer.hub import ENCODER_RENAMES, IGNORED, encoder_of_hub, features_of_hub
 from worker.models.weights import NameMap
@@ -58,11 +58,13 @@ def cohere_config(tree: Mapping[str, Any], features: Mapping[str, Any]) -> Coher
     encoder = encoder_of_hub({**ENCODER, **(tree.get("encoder_config") or {})})
     tied = tree.get("tie_word_embeddings", False)
     require("tie_word_embeddings", tied, True, False)
-    clip = float(features.get("max_audio_clip_s", 35.0))
-    search = float(features.get("overlap_chunk_second", 5.0))
-    level = int(features.get("min_energy_window_samples", 1600))
-    dither = float(features.get("dither", 1e-5))
-    if not 0 <= search <= clip or clip <= 0 or level < 1:
+    clip, search, dither = (
+        require_number(f"feature_extractor.{key}", features.get(key, default), least=-1e-9)
+        for key, default in (("max_audio_clip_s", 35.0), ("overlap_chunk_second", 5.0), ("dither", 1e-5))
+    )
+    level = features.get("min_energy_window_samples", 1600)
+    require_size("feature_extractor.min_energy_window_samples", level)
+    if not 0 <= search <= clip or clip <= 0:
         raise ModelUnreadable(
             f"feature_extractor: a clip of {clip} s cannot be cut within its last {search} s by windows of "
             f"{level} samples"

@@ -30,8 +30,9 @@ class Cohere:
         folder, kind = HubFolder(files.path), dtype or default_dtype()
         with in_file(files.path / CONFIG):
             config = cohere_config(folder.config, folder.features)
-        generation = Generation(folder, {})
-        ends, rows = generation.end_rule.ends, config.decoder.rows
+        rows = config.decoder.rows
+        generation = Generation(folder, {}, rows)
+        ends = generation.end_rule.ends
         tokenizer = prompt_pieces(folder.tokenizer, rows, ends, str(files.path / TOKENIZER), LANGUAGES)
         weights, source = folder.weights, str(folder.weights_path)
         is_stored = any(name in weights.shapes for name in NAMES.names_of(TABLE))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spool.errors import ModelUnreadable
-from worker.models.configuration import require, require_size
+from worker.models.configuration import require, require_number, require_size
 from worker.models.conformer.config import (
     EncoderConfig,
     PreprocessorConfig,
@@ -89,14 +89,23 @@ def features_of_hub(tree: Mapping[str, Any], mels: int, name: str) -> Preprocess
     bands = require_size(f"{name}.feature_size", tree.get("feature_size", mels))
     if bands != mels:
         raise ModelUnreadable(f"{name}.feature_size is {bands}, but config.json's num_mel_bins is {mels}")
+    require(f"{name}.sampling_rate", tree.get("sampling_rate", 16_000), 16_000)
+    window, hop, transform = (
+        require_size(f"{name}.{key}", tree.get(key, default))
+        for key, default in (("win_length", 400), ("hop_length", 160), ("n_fft", 512))
+    )
+    if window > transform or transform % 2:
+        raise ModelUnreadable(
+            f"{name}: a window of {window} samples does not fit an even n_fft of {transform}"
+        )
     return parse_preprocessor(
         {
-            "sample_rate": tree.get("sampling_rate", 16_000),
-            "n_window_size": tree.get("win_length", 400),
-            "n_window_stride": tree.get("hop_length", 160),
-            "n_fft": tree.get("n_fft", 512),
+            "sample_rate": 16_000,
+            "n_window_size": window,
+            "n_window_stride": hop,
+            "n_fft": transform,
             "features": bands,
-            "preemph": tree.get("preemphasis", 0.97),
+            "preemph": require_number(f"{name}.preemphasis", tree.get("preemphasis", 0.97), least=-1.0),
             "normalize": "per_feature",
         }
     )

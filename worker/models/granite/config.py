@@ -41,6 +41,8 @@ def parse_granite(tree: Tree, features: Tree) -> GraniteConfig:
     front, encoder = _parse_features(features), _parse_encoder(sizes)
     vocabulary = require_size("vocab_size", tree.get("vocab_size", 16_384))
     require("encoder_config.vocab_size", sizes.get("vocab_size", 16_384), vocabulary)
+    require("tie_word_embeddings", tree.get("tie_word_embeddings", True), True, False)
+    require("encoder_config.attention_bias", sizes.get("attention_bias", True), True, False)
     blank = tree.get("pad_token_id", 0)
     if type(blank) is not int or not 0 <= blank < vocabulary:
         raise ModelUnreadable(f"pad_token_id, which is blank, is {blank!r} in a vocabulary of {vocabulary}")

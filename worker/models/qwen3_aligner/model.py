@@ -19,7 +19,7 @@ from worker.models.attention.causal import CausalDecoder
 from worker.models.base import BatchCost, Capabilities, HeadName, ModelFiles, PreparedRequest, WordPlace
 from worker.models.configuration import require_number
 from worker.models.front_ends.whisper_mel import SAMPLE_RATE
-from worker.models.qwen3_asr.config import ALIGNER, MODEL_TYPE, QwenConfig
+from worker.models.qwen3_asr.config import MODEL_TYPE, QwenConfig, is_aligner
 from worker.models.qwen3_asr.load import load_parts, read_config
 from worker.models.qwen3_asr.model import QwenPart
 from worker.models.qwen3_asr.tokenizer import (
@@ -134,10 +134,9 @@ class Qwen3Aligner:
     """The family of Qwen3-ForcedAligner."""
 
     def matches(self, files: ModelFiles) -> bool:
-        kinds = files.config.get("architectures") or [""]
         nested = files.config.get("thinker_config")
         original = str(nested.get("model_type")) if isinstance(nested, dict) else ""
-        return is_hub_folder(files, MODEL_TYPE) and (kinds[0] == ALIGNER or "forced_aligner" in original)
+        return is_hub_folder(files, MODEL_TYPE) and (is_aligner(files.config) or "forced_aligner" in original)
 
     def load(self, files: ModelFiles, dtype: mx.Dtype | None = None) -> QwenAligner:
         folder = HubFolder(files.path)

@@ -57,7 +57,7 @@ def parse_qwen(config: Mapping[str, Any], generation: Mapping[str, Any]) -> Qwen
     text = {**section_of(top, "text_config", TEXT)}
     if text.get("num_key_value_heads", 0) is None:
         text["num_key_value_heads"] = text.get("num_attention_heads", CausalSizes().num_attention_heads)
-    rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
+    rope = section_of(text, "rope_parameters" if text.get("rope_parameters") else "rope_scaling", {})
     _require_variants(audio, text, rope)
     sizes = build_sizes(AudioSizes, "audio_config", audio), build_sizes(CausalSizes, "text_config", text)
     _check_sizes(*sizes)
@@ -101,9 +101,14 @@ def _check_sizes(audio: AudioSizes, text: CausalSizes) -> None:
         )
 
 
+def is_aligner(config: Mapping[str, Any]) -> bool:
+    """Whether `architectures` says that a model aligns."""
+    kinds = config.get("architectures")
+    return isinstance(kinds, list) and kinds[:1] == [ALIGNER]
+
+
 def _classes(config: Mapping[str, Any], top: Mapping[str, Any]) -> int | None:
-    kinds = config.get("architectures") or [""]
-    if kinds[0] != ALIGNER and "forced_aligner" not in str(top.get("model_type")):
+    if not is_aligner(config) and "forced_aligner" not in str(top.get("model_type")):
         return None
     labels = top.get("id2label")
     stated = top.get("num_labels", top.get("classify_num", len(labels) if labels else 0))

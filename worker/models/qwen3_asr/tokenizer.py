@@ -54,6 +54,14 @@ class QwenTokenizer(ByteTokenizer):
                     f"{source}: a tokenizer of another vocabulary: {content} is {number} here, "
                     f"{known[content]} in the configuration"
                 )
+        wrong = next(
+            (end for end in config.ends if not is_aligner and end not in self.special.values()), None
+        )
+        if wrong is not None:
+            raise ModelUnreadable(
+                f"{source}: answers end with token {wrong} by eos_token_id, which is no special token here: "
+                "the tokenizer or generation_config.json is another model's"
+            )
         largest = max(texts - 1, *self.special.values())
         if largest >= config.text.vocab_size:
             raise ModelUnreadable(

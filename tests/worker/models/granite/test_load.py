@@ -57,6 +57,7 @@ def test_missing_settings_are_transformers_own() -> None:
         ({"num_mel_bins": 80}, "num_mel_bins is 80, that of the features is 24"),
         ({"vocab_size": 271}, "vocab_size is 271"),
         ({"num_hidden_layers": "5"}, "num_hidden_layers is '5', not a size"),
+        ({"attention_bias": "x"}, "attention_bias is 'x'"),
     ],
 )
 def test_a_configuration_that_contradicts_itself_or_the_weights_is_named(

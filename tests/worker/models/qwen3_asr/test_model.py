@@ -148,6 +148,7 @@ def change(config: dict[str, Any], **sections: dict[str, Any]) -> dict[str, Any]
         (change(CONFIG, text={"hidden_act": "gelu"}), "text_config.hidden_act is 'gelu'"),
         (change(CONFIG, text={"head_dim": "10"}), "text_config.head_dim is '10', not a size"),
         (change(CONFIG, text={"rms_norm_eps": None}), "rms_norm_eps is None, not a number"),
+        (change(CONFIG, text={"rope_parameters": "x"}), "rope_parameters is 'x', not a section"),
         (CONFIG | {"audio_config": 3}, "audio_config is 3, not a section"),
         (
             CONFIG | {"audio_token_id": 3},
@@ -191,6 +192,21 @@ def test_broken_folders_are_named(tmp_path: Path) -> None:
     write(tmp_path / "vocab.json", {"a": 0})
     (tmp_path / "merges.txt").write_text("a b c\n")
     with pytest.raises(ModelError, match=r"vocab\.json: not a vocabulary with its merges\.txt"):
+        load_model(tmp_path)
+
+
+def test_files_of_another_family_are_named(tmp_path: Path) -> None:
+    write_folder(tmp_path, CONFIG | {"architectures": 7})
+    load_model(tmp_path)
+    write(tmp_path / "generation_config.json", {"eos_token_id": 3})
+    with pytest.raises(
+        ModelError, match="answers end with token 3 by eos_token_id, which is no special token"
+    ):
+        load_model(tmp_path)
+    write(tmp_path / "preprocessor_config.json", {"processor_class": "ParakeetProcessor"})
+    with pytest.raises(
+        ModelError, match=r"preprocessor_config.json: processor_class is ParakeetProcessor, but"
+    ):
         load_model(tmp_path)
 
 
