@@ -126,7 +126,8 @@ export async function showSubmit(root) {
     about,
     h("details", {}, h("summary", {}, "More choices"), h("div", { class: "choices" }, h("label", {}, "Project", project),
       h("label", {}, "Search", decoder), h("label", {}, "Channels", channels)),
-    h("p", {}, h("label", { class: "inline" }, witness, "check the words against their sounds (English)")),
+    h("p", {}, h("label", { class: "inline" }, witness, "check the words against their sounds (English)"),
+      h("span", { class: "small quiet" }, " It judges sentences, not words of one or two sounds, nor which of two words that sound alike was said.")),
     h("p", {}, h("label", { class: "inline" }, repeat, "transcribe again what was submitted before with the same options"))),
     progress, h("div", { class: "row" }, go));
 

@@ -319,7 +319,7 @@ async function transcriptView(root, job, places, from, again, show) {
   const tools = h("div", { class: "row tools" }, speakers.any ? speakers.chips : null,
     doubtfuls ? h("button", { type: "button", class: "small", title: "Go to the next one (D)", onclick: () => doubtful(1) },
       h("span", { class: "legend doubt" }, count(doubtfuls, "doubtful word", "doubtful words"))) : null,
-    unsaid.length ? h("button", { type: "button", class: "small", title: "Go to the next one (W)", onclick: () => nextUnsaid() },
+    unsaid.length ? h("button", { type: "button", class: "small", title: "Go to the next one (W). The witness judges sentences: it knows little of words of one or two sounds, or of ones that sound alike.", onclick: () => nextUnsaid() },
       h("span", { class: "legend unsaid" }, count(unsaid.length, "sentence nobody said", "sentences nobody said"))) : null,
     disfluent ? h("span", { class: "small quiet" }, h("span", { class: `legend ${omits ? "omitted" : "disfluent"}` }, count(disfluent, "filler or repetition", "fillers and repetitions")), omits ? ", left out of texts" : "") : null,
     words.some((word) => word.overlap) ? h("span", { class: "small quiet" }, h("span", { class: "legend overlap" }, "dotted"), ": another speaker speaks too") : null,

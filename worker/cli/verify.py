@@ -41,6 +41,7 @@ def verify(
     from spool.domain.archive.stretch import Stretch
     from spool.domain.options import JobOptions
     from spool.domain.receipts import digest
+    from spool.domain.transcript import Transcript
     from spool.objects.integrity import hash_file
     from worker.local.verify import read_statement, report
     from worker.local.verify import verify as verify_sample
@@ -64,7 +65,8 @@ def verify(
     stretch = record.get("stretch")
     core = stretch and StretchCore.of(Stretch.model_validate(stretch), record["audio"]["duration"])
     asked = JobOptions.model_validate(options)
-    done = verify_sample(statement, asked, audio, sample, chosen, spoken, model, core)
+    aligned = None if asked.align is None else Transcript.model_validate(record)
+    done = verify_sample(statement, asked, audio, sample, chosen, spoken, model, core, aligned)
     print(done.model_dump_json(indent=2) if as_json else report(done))
     if done.differences:
         raise SystemExit(1)

@@ -43,12 +43,13 @@ def listen_to(path: Path, model: SpeechModel, options: LiveOptions, block_second
         for block in stream.blocks():
             for first in range(0, len(block), size):
                 session.push(block[first : first + size, 0])
-                yield from _run_steps(group)
+                yield from run_steps(group)
     session.finish()
-    yield from _run_steps(group)
+    yield from run_steps(group)
 
 
-def _run_steps(group: LiveGroup) -> Iterator[Event]:
+def run_steps(group: LiveGroup) -> Iterator[Event]:
+    """The events of all steps that can be made. Raises EngineError."""
     while group.is_ready:
         for result in group.step():
             if result.error is not None:

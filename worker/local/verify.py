@@ -1,29 +1,40 @@
 """Decodes a sample of a job's chunks again, and compares what comes with the job's receipt.
 
-The cut into chunks is made anew from the whole recording and compared too. Neither database nor server is
-asked. Imports MLX, so import it only in the process that decodes, and only when needed.
+The cut into chunks is made anew from the whole recording and compared too. A live session is heard again as a
+whole (`worker.local.verify_live`). Neither database nor server is asked. Imports MLX, so import it only in
+the process that decodes, and only when needed.
 """
 
 import json
 import math
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from pydantic import BaseModel
 
+from spool.domain.archive.alignment import KeptAlign, Typescript
+from spool.domain.archive.typescripts import SpokenWord
+from spool.domain.live.options import Listening
 from spool.domain.options import JobOptions
 from spool.domain.receipts import ChunkReceipt, Statement, receipt_of
-from spool.domain.recognition import ChunkSpan, Recognition
+from spool.domain.recognition import ChunkSpan, DecodedChunk, Recognition
 from spool.domain.search.phrases import phrase_list
+from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest, UnknownModel
 from spool.settings import Settings, load_settings
 from worker.audio import SAMPLE_RATE, AudioStream, open_audio
+from worker.jobs.align.assembly import align_text, chunk_request, emissions_in_core, spell_request
 from worker.jobs.code import running_code
+from worker.jobs.live.decoding import endpoint_rules
 from worker.jobs.request import resolve_files
+from worker.live.session import LiveOptions
 from worker.local.transcribe import LocalDecoder, LocalEngine
+from worker.local.verify_live import SessionRecording, hear_session
+from worker.models.base import SpeechModel
 from worker.models.load import load_model, load_reader
+from worker.models.requests import DecodeRequest
 from worker.segmentation.chunker import Chunk, ChunkOptions
 from worker.segmentation.stretch import StretchCore
 
@@ -64,31 +75,40 @@ def verify(
     phrases: tuple[str, ...] = (),
     model: str | None = None,
     core: StretchCore | None = None,
+    aligned: Transcript | None = None,
 ) -> Verification:
     """Decode a share of the chunks, such as 1%, or a number of them. model: instead of the place that the
-    settings have for the job's model. core: the stretch, if the job replaced one. Raises InvalidRequest for
-    what cannot be compared, and what `open_audio` and `load_model` raise."""
+    settings have for the job's model. core: the stretch, if the job replaced one. aligned: the transcript, if
+    its words were given. Raises InvalidRequest for what cannot be compared, and what `open_audio` and
+    `load_model` raise."""
     _refuse_incomparable(statement, options, phrases, core)
     settings = load_settings()
     place = model or _place_of(options.model, settings)
-    request = resolve_files(options, settings, statement.job, phrases)
+    text = None if options.align is None else _text_of(options.align, aligned)
+    request = spell_request(text) if text else resolve_files(options, settings, statement.job, phrases)
     reader = None if options.rescore is None else load_reader(request.search.reader or "")
-    engine = LocalEngine(load_model(place), request, _AT_ONCE, reader)
+    loaded = load_model(place)
+    engine = LocalEngine(loaded, request, _AT_ONCE, reader)
     if engine.info.sha256 != statement.model.sha256:
         raise InvalidRequest(
             f"{place}: these weights are not those of the job: SHA-256 is {engine.info.sha256}, and "
             f"{statement.model.sha256} in the receipt."
         )
+    if engine.info.spelling is not None:
+        request = chunk_request(engine.info.spelling)
     chosen = choose_sample(statement.chunks, sample, seed)
     everything = {(each.channel, each.number) for each in statement.chunks}
-    decoded = everything if request.carries else chosen
-    checker = _ChunkChecker(audio, engine, decoded, core, request=request, info=engine.info)
-    with open_audio(audio, channels=options.channels) as stream:
-        checker.send(checker.plan(stream, detector=options.speech_detector))
-        checker.finish()
+    decoded = everything if request.carries or options.live is not None else chosen
     notes = _notes(statement, engine.info.numerics)
     if decoded != chosen:
         notes.append("Each chunk continues from the one before it, so all of them were decoded.")
+    if aligned is not None and decoded != everything:
+        notes.append("The words' places follow from all chunks together: --sample 100% compares them too.")
+    if options.live is not None:
+        found = _compare_session(statement.chunks, options, options.live, audio, loaded, request)
+    else:
+        checker = _ChunkChecker(audio, engine, decoded, core, text, request=request, info=engine.info)
+        found = checker.compare(options, statement.chunks, aligned if decoded == everything else None)
     return Verification(
         job=statement.job,
         chunks=len(statement.chunks),
@@ -96,8 +116,34 @@ def verify(
         seed=seed,
         numerics=engine.info.numerics,
         notes=notes,
-        differences=checker.compare(statement.chunks),
+        differences=found,
     )
+
+
+def _text_of(kept: KeptAlign, aligned: Transcript | None) -> Typescript:
+    """The text that a job aligned, from its transcript. Raises InvalidRequest."""
+    if aligned is None:
+        raise InvalidRequest("The job aligned a text, which is in its transcript.")
+    names = {each.label: each.name for each in aligned.speakers}
+    words = ((each.text, names.get(each.speaker or "")) for each in aligned.words)
+    text = Typescript(tuple(SpokenWord(*each) for each in words))
+    if text.sha256 != kept.sha256:
+        raise InvalidRequest("The words of the transcript are not the text that the job aligned.")
+    return text
+
+
+def _compare_session(
+    expected: Sequence[ChunkReceipt],
+    options: JobOptions,
+    listening: Listening,
+    audio: Path,
+    model: SpeechModel,
+    request: DecodeRequest,
+) -> list[Difference]:
+    asked = LiveOptions(request.search, endpoint_rules(listening), detects=options.speech_detector)
+    with SessionRecording(audio, listening) as recording:
+        heard = hear_session(recording, model, asked, expected)
+    return compare(expected, [each.span for each in heard], heard)
 
 
 def choose_sample(chunks: Sequence[ChunkReceipt], sample: str, seed: int) -> set[Place]:
@@ -120,7 +166,7 @@ def report(verification: Verification) -> str:
     found = verification
     lines = [*found.notes, *(_line(each) for each in found.differences)]
     places = f"{found.chunks} chunks begin and end where the receipt says"
-    if any(each.what != _WORDS for each in found.differences):
+    if any(each.what not in (_WORDS, _MOVED) for each in found.differences):
         places = f"{found.chunks} chunks were looked for"
     bad = sum(each.what == _WORDS for each in found.differences)
     same = f"{found.decoded - bad} of {found.decoded} decoded again are equal"
@@ -143,9 +189,6 @@ def _refuse_incomparable(
             f"Nothing was decoded for this receipt: the words are those of job {statement.words_from.job}, "
             f"transcript {statement.words_from.transcript_sha256}. Verify that receipt."
         )
-    if options.align is not None or options.live is not None:
-        what = "an existing transcript was aligned" if options.align else "it was a live session"
-        raise InvalidRequest(f"{statement.job} cannot be decoded again: {what}.")
     asked = None if options.boost is None else options.boost.sha256
     if asked != (phrase_list(phrases).sha256 if phrases else None):
         raise InvalidRequest("The phrases are not those of the job.")
@@ -174,6 +217,7 @@ def _notes(statement: Statement, numerics: str) -> list[str]:
 
 
 _WORDS = "other words, times or scores than in the receipt"
+_MOVED = "words of the text are placed elsewhere than in the transcript"
 
 
 @dataclass(slots=True)
@@ -182,6 +226,7 @@ class _ChunkChecker(LocalDecoder):
 
     chosen: set[Place]
     core: StretchCore | None
+    text: Typescript | None
     spans: dict[Place, ChunkSpan] = field(default_factory=dict)
 
     def plan(self, audio: AudioStream, *, detector: bool) -> Iterable[Chunk]:
@@ -204,28 +249,65 @@ class _ChunkChecker(LocalDecoder):
         for span, answer in answers:
             self.add(self.place_chunk(span, answer))
 
-    def compare(self, expected: Sequence[ChunkReceipt]) -> list[Difference]:
-        """What differs from these chunks, in order."""
-        words = {(each.span.channel, each.span.index): receipt_of(each).sha256 for each in self.decoded}
-        known = {(each.channel, each.number): each for each in expected}
-        found = []
-        for place in sorted(known.keys() | self.spans.keys()):
-            one = known.get(place)
-            span = self.spans.get(place) or (one and one.span)
-            assert span is not None
-            if one is None:
-                what = "not in the receipt"
-            elif place not in self.spans:
-                what = "in the receipt, but the recording has no such chunk"
-            elif one.span != span:
-                what = "begins, ends or has speech where the receipt says otherwise"
-            elif words.get(place, one.sha256) != one.sha256:
-                what = _WORDS
-            else:
-                continue
-            start, end = span.core_start / SAMPLE_RATE, span.core_end / SAMPLE_RATE
-            found.append(Difference(channel=place[0], number=place[1], start=start, end=end, what=what))
-        return found
+    def place_chunk(self, span: ChunkSpan, heard: Recognition) -> DecodedChunk:
+        """As for a job, with what the head says of the text's tokens if there is a text."""
+        chunk = super(_ChunkChecker, self).place_chunk(span, heard)
+        if self.text is None:
+            return chunk
+        assert self.info is not None
+        return replace(chunk, emissions=emissions_in_core(span, heard, self.info.frame_seconds))
+
+    def compare(
+        self, options: JobOptions, expected: Sequence[ChunkReceipt], aligned: Transcript | None
+    ) -> list[Difference]:
+        """What differs from these chunks, in order; if none does, which words of `aligned` are elsewhere."""
+        with open_audio(self.path, channels=options.channels) as stream:
+            self.send(self.plan(stream, detector=options.speech_detector))
+            self.finish()
+        found = compare(expected, list(self.spans.values()), self.decoded)
+        if aligned is None or found:
+            return found
+        assert self.text is not None
+        assert self.info is not None
+        heard = self.transcript(stream, None, {"align": self.text.kept.model_dump(mode="json")})
+        own = align_text(heard, self.decoded, self.text, self.info).words
+        moved = [word.start for word, given in zip(own, aligned.words, strict=True) if word != given]
+        spans = sorted(self.spans.values(), key=lambda span: span.core_start)
+        return [
+            _difference(span, _MOVED)
+            for span in spans
+            if any(span.core_start <= at * SAMPLE_RATE < span.core_end for at in moved)
+        ]
+
+
+def compare(
+    expected: Sequence[ChunkReceipt], spans: Iterable[ChunkSpan], decoded: Iterable[DecodedChunk]
+) -> list[Difference]:
+    """What differs from these chunks, in order. spans: of all chunks that there are."""
+    words = {(each.span.channel, each.span.index): receipt_of(each).sha256 for each in decoded}
+    known = {(each.channel, each.number): each for each in expected}
+    found = {(each.channel, each.index): each for each in spans}
+    differences = []
+    for place in sorted(known.keys() | found.keys()):
+        one = known.get(place)
+        span = found[place] if place in found else known[place].span
+        if one is None:
+            what = "not in the receipt"
+        elif place not in found:
+            what = "in the receipt, but the recording has no such chunk"
+        elif one.span != span:
+            what = "begins, ends or has speech where the receipt says otherwise"
+        elif words.get(place, one.sha256) != one.sha256:
+            what = _WORDS
+        else:
+            continue
+        differences.append(_difference(span, what))
+    return differences
+
+
+def _difference(span: ChunkSpan, what: str) -> Difference:
+    start, end = span.core_start / SAMPLE_RATE, span.core_end / SAMPLE_RATE
+    return Difference(channel=span.channel, number=span.index, start=start, end=end, what=what)
 
 
 def read_statement(data: bytes) -> Statement:

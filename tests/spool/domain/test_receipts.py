@@ -51,7 +51,7 @@ OPTIONS: dict[str, Any] = {
 KEYS = ("a" * 40, "b" * 40)
 
 
-def statement_of(audio: bytes, transcript: bytes) -> Statement:
+def statement_of(audio: bytes, transcript: bytes, options: dict[str, Any] = OPTIONS) -> Statement:
     import hashlib
 
     return Statement(
@@ -60,7 +60,7 @@ def statement_of(audio: bytes, transcript: bytes) -> Statement:
         ended_at="2026-01-02T03:04:05Z",
         audio_sha256=hashlib.sha256(audio).hexdigest(),
         transcript_sha256=hashlib.sha256(transcript).hexdigest(),
-        options_sha256=digest(OPTIONS),
+        options_sha256=digest(options),
         fingerprint="c" * 64,
         model=ModelFacts(name="demo-tdt", sha256="d" * 64),
         others={"witness": ModelFacts(name="phones", sha256="e" * 64)},
@@ -220,9 +220,31 @@ def change_option(options: dict[str, Any], chance: random.Random) -> dict[str, A
     return changed
 
 
-def test_a_thousand_flipped_bits_and_options_are_all_noticed(tmp_path: Path) -> None:
+ORIGIN = Origin(job="job_00", transcript_sha256="9" * 64)
+LIVE = {"sample_rate": 48_000, "channels": 2, "silence_ms": 600, "att_context": [70, 1], "then": None}
+ALIGN = {"words": 214, "sha256": "7" * 64}
+
+
+@pytest.mark.parametrize(
+    ("more_options", "changes"),
+    [
+        pytest.param({}, {}, id="decoded"),
+        pytest.param({}, {"words_from": ORIGIN, "chunks": (), "numerics": None}, id="reused"),
+        pytest.param({}, {"words_from": ORIGIN}, id="a stretch"),
+        pytest.param({"live": LIVE}, {"chunks": (receipt_of(replace(CHUNK, tail=())),)}, id="a live session"),
+        pytest.param(
+            {"align": ALIGN}, {"chunks": (receipt_of(replace(CHUNK, emissions=b"e")),)}, id="an aligned text"
+        ),
+    ],
+)
+def test_a_thousand_flipped_bits_and_options_are_all_noticed(
+    tmp_path: Path, more_options: dict[str, Any], changes: dict[str, Any]
+) -> None:
     signer, chance = Signer(KEYS), random.Random(34)
-    file, pem = signed_by(signer), pem_of(signer)
+    options = OPTIONS | more_options
+    record = json.dumps({"options": options, "text": "Grüße: keep the light"}, ensure_ascii=False).encode()
+    made = statement_of(AUDIO, record, options).model_copy(update=changes)
+    file, pem = signed_by(signer, made), pem_of(signer)
     statement = check_receipt(file, [pem]).statement
     own = tmp_path / "file"
 
@@ -234,11 +256,11 @@ def test_a_thousand_flipped_bits_and_options_are_all_noticed(tmp_path: Path) -> 
         check_audio(statement, own)
 
     def of_transcript() -> None:
-        own.write_bytes(flip(RECORD, chance))
+        own.write_bytes(flip(record, chance))
         check_transcript(statement, own)
 
     def of_options() -> None:
-        check_options(statement, change_option(OPTIONS, chance))
+        check_options(statement, change_option(options, chance))
 
     attacks: tuple[Callable[[], None], ...] = (of_receipt, of_audio, of_transcript, of_options)
     noticed = 0
@@ -269,10 +291,9 @@ def test_another_form_of_the_same_receipt_is_noticed() -> None:
 
 
 def test_a_receipt_of_taken_over_words_names_their_origin() -> None:
-    origin = Origin(job="job_00", transcript_sha256="9" * 64)
-    taken = statement_of(AUDIO, RECORD).model_copy(update={"words_from": origin, "chunks": ()})
+    taken = statement_of(AUDIO, RECORD).model_copy(update={"words_from": ORIGIN, "chunks": ()})
     file = signed_by(Signer(KEYS), taken)
-    assert Receipt.model_validate_json(file).statement.words_from == origin
+    assert Receipt.model_validate_json(file).statement.words_from == ORIGIN
 
 
 def test_a_chunks_entry_has_its_place() -> None:

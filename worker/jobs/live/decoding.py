@@ -8,6 +8,7 @@ engine is slower than the session speaks, records that wait may be heard at once
 the records that are `_Segment.due`, and what a final says does not depend on how its audio came.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -142,13 +143,12 @@ class LiveDecoding:
 
     def _hear(self, audio: bytes, *, behind: bool) -> None:
         segment = self._segment or self._begin_segment(len(audio))
-        pcm = np.frombuffer(audio, "<i2").reshape(-1, self.listening.channels)
-        mono = (pcm.astype(np.float32) / 32768).mean(axis=1, keepdims=True)
+        mono = mono_of(audio, self.listening.channels)
         # At once: between two feeds the engine may run a batch of jobs.
         blocks = list(segment.resampler.push(mono))
         if blocks:
             self._take(segment, self._push_samples(segment, np.concatenate(blocks), more=behind))
-        segment.frames += len(pcm)
+        segment.frames += len(mono)
         if segment.frames >= segment.due and self._ends(segment):
             self._end_segment()
 
@@ -193,9 +193,7 @@ class LiveDecoding:
         for final in finals[:-1]:
             self._save_final(segment, final)
         if self.samples > self._at:
-            words = move_words(
-                finals[-1].words if finals else (), segment.base / SAMPLE_RATE, self.samples / SAMPLE_RATE
-            )
+            words = last_words(finals, segment.base, self.samples)
             self._save(segment, words, self.samples, "finalize" if finalize else "end", ends=True)
         self._book_waste(segment)
         self._segment = None
@@ -237,11 +235,9 @@ class LiveDecoding:
     # --- saving ---------------------------------------------------------------------------------------------
 
     def _save_final(self, segment: _Segment, final: Final) -> None:
-        """Save a final behind which more is heard: a sample is left for the segment's last one."""
-        heard = segment.base + round(final.heard * SAMPLE_RATE)
-        end = min(segment.base + round(final.end * SAMPLE_RATE), heard)
-        words = move_words(final.words, segment.base / SAMPLE_RATE, heard / SAMPLE_RATE)
-        self._save(segment, words, max(self._at + 1, min(end, self.samples - 1)), final.reason)
+        """Save a final behind which more is heard."""
+        words, end = place_final(final, segment.base, self._at, self.samples)
+        self._save(segment, words, end, final.reason)
 
     def _save(
         self, segment: _Segment, words: tuple[Word, ...], end: int, reason: str, *, ends: bool = False
@@ -282,13 +278,40 @@ class LiveDecoding:
 
 def live_request(attempt: Attempt, listening: Listening) -> LiveRequest:
     """What the engine is asked for a session."""
-    silence = listening.silence_ms
-    seconds = (silence or 0) / 1000
-    # Who asks for longer pauses than usual means those that the detector hears, too.
-    rules = EndpointRules(silence=seconds, unvoiced=seconds * RULES.unvoiced / RULES.silence)
     return LiveRequest(
         attempt.model,
         attempt.request.search,
-        endpoints=None if silence is None else rules,
+        endpoints=endpoint_rules(listening),
         detects=attempt.claim.job.options.speech_detector,
     )
+
+
+def endpoint_rules(listening: Listening) -> EndpointRules | None:
+    """What ends an utterance of the session; None: nothing does."""
+    if listening.silence_ms is None:
+        return None
+    seconds = listening.silence_ms / 1000
+    # Who asks for longer pauses than usual means those that the detector hears, too.
+    return EndpointRules(silence=seconds, unvoiced=seconds * RULES.unvoiced / RULES.silence)
+
+
+def mono_of(audio: bytes, channels: int) -> NDArray[np.float32]:
+    """The audio of a record, mixed: [N, 1]."""
+    pcm = np.frombuffer(audio, "<i2").reshape(-1, channels)
+    mixed: NDArray[np.float32] = (pcm.astype(np.float32) / 32768).mean(axis=1, keepdims=True)
+    return mixed
+
+
+def place_final(final: Final, base: int, at: int, samples: int) -> tuple[tuple[Word, ...], int]:
+    """The words of a final behind which more of its segment is heard, and where its chunk ends. base: where
+    the segment begins; at: where the chunk does; samples: what of the session has come, of which one is left
+    for the segment's last chunk."""
+    heard = base + round(final.heard * SAMPLE_RATE)
+    end = min(base + round(final.end * SAMPLE_RATE), heard)
+    words = move_words(final.words, base / SAMPLE_RATE, heard / SAMPLE_RATE)
+    return words, max(at + 1, min(end, samples - 1))
+
+
+def last_words(finals: Sequence[Final], base: int, samples: int) -> tuple[Word, ...]:
+    """The words of a segment's last chunk, which ends at `samples`, from the finals that its end led to."""
+    return move_words(finals[-1].words if finals else (), base / SAMPLE_RATE, samples / SAMPLE_RATE)
