@@ -16,7 +16,7 @@ the table is of the part `test`, whose speakers are others.
 import argparse
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,7 +31,9 @@ from api.presenters.search import SURE
 from ops.accuracy.witness.__main__ import DOMAINS, LIMITS, Count
 from ops.accuracy.witness.tapes import Tape, make_tapes
 from ops.testbed.rows import claimed, queued
+from spool.domain.archive.passages import Passage
 from spool.sounds.lexicon import Lexicon
+from spool.sounds.phones import PhoneFrames
 from spool.sounds.queries import SoundQuery, query_of_words
 from spool.store.database import Database
 from spool.store.jobs import JobFilter
@@ -95,42 +97,37 @@ def main() -> None:
 class Archive:
     """Tapes in a database of their own, as the witness of a job keeps them."""
 
-    def __init__(self, path: Path, listener: Listener, tapes: Sequence[Tape]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        listener: Listener,
+        tapes: Sequence[Tape],
+        write: Callable[[Tape, PhoneFrames], Sequence[Passage]] = lambda _tape, _frames: (),
+    ) -> None:
+        """write: the transcript of a tape."""
         url = f"sqlite:///{path}"
         migrations.upgrade(url)
-        self._db = Database(url)
-        self._tapes: dict[str, Tape] = {}
+        self.db = Database(url)
+        self.tapes: dict[str, Tape] = {}
         size = 0
         for tape in tapes:
-            job = queued(self._db)
-            kept = ChannelSounds.of(listener.hear([tape.samples[:, None]])[0])
+            job = queued(self.db)
+            heard = listener.hear([tape.samples[:, None]])[0]
+            kept = ChannelSounds.of(heard)
             size += sum(map(len, kept.blocks))
-            claim = claimed(self._db, job.id)
-            with self._db.begin() as tx:
-                finish_job(
-                    tx, claim, Outcome(len(tape.samples) / 16000, f"jobs/{job.id}/t", "0" * 64, 1.0, 0)
-                )
+            claim = claimed(self.db, job.id)
+            with self.db.begin() as tx:
+                outcome = Outcome(len(tape.samples) / 16000, f"jobs/{job.id}/t", "0" * 64, 1.0, 0)
+                finish_job(tx, claim, outcome, write(tape, heard))
                 write_sounds(tx, job.id, job.project, [kept])
-            self._tapes[job.id] = tape
+            self.tapes[job.id] = tape
         self.hours = sum(len(tape.samples) for tape in tapes) / 16000 / 3600
         self.kilobytes = size / self.hours / 1000
-
-    def names(self, lexicon: Lexicon) -> Iterator[str]:
-        """The rare words, drawn with a fixed seed."""
-        lines = [line.text.split() for tape in self._tapes.values() for line in tape.lines]
-        counts = Counter(word for line in lines for word in line)
-        rare = [
-            word
-            for word, count in sorted(counts.items())
-            if count <= 2 and (ways := lexicon.pronounce(word)) and len(ways[0]) >= LEAST_PHONES
-        ]
-        rng = np.random.default_rng(40)
-        yield from (rare[at] for at in rng.permutation(len(rare))[:NAMES].tolist())
 
     def search(self, known: Lexicon, lexicon: Lexicon | None) -> Findings:
         """Search all names, said as the lexicon has them or by their letters."""
         found = Findings()
-        for name in self.names(known):
+        for name in rare_words(list(self.tapes.values()), known)[:NAMES]:
             query = query_of_words(name, lexicon)
             if len(query.ways[0]) >= LEAST_PHONES:
                 self._search(name, query, found)
@@ -139,11 +136,11 @@ class Archive:
     def _search(self, name: str, query: SoundQuery, found: Findings) -> None:
         said = [
             (job_id, line.start, line.end)
-            for job_id, tape in self._tapes.items()
+            for job_id, tape in self.tapes.items()
             for line in tape.lines
             if name in line.text.split()
         ]
-        with self._db.read() as tx:
+        with self.db.read() as tx:
             answer = search_sounds(tx, query, JobFilter())
         met: dict[tuple[str, float, float], int] = {}
         for rank, hit in enumerate(answer.hits):
@@ -162,6 +159,18 @@ class Archive:
             found.ten.add(met.get(each, 10) < 10)
         found.places += len(said)
         found.names += 1
+
+
+def rare_words(tapes: Sequence[Tape], lexicon: Lexicon) -> list[str]:
+    """The words of five sounds and more that are said once or twice, in an order drawn with a fixed seed."""
+    counts = Counter(word for tape in tapes for line in tape.lines for word in line.text.split())
+    rare = [
+        word
+        for word, count in sorted(counts.items())
+        if count <= 2 and (ways := lexicon.pronounce(word)) and len(ways[0]) >= LEAST_PHONES
+    ]
+    rng = np.random.default_rng(40)
+    return [rare[at] for at in rng.permutation(len(rare)).tolist()]
 
 
 def report(found: Findings, hours: float) -> None:

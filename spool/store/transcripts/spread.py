@@ -131,9 +131,11 @@ def find_places(
     *,
     opened: bool,
     limit: int,
+    least: float = LEAST_SCORE,
 ) -> FoundPlaces:
     """Up to `limit` other places of these names in the project, in the newest transcript of each recording.
-    opened: also in recordings of which something is closed."""
+    opened: also in recordings of which something is closed. least: the score of those that are offered for
+    their sound alone."""
     found: list[_Found] = []
     sounds: FoundSounds | None = None
     for change in dict.fromkeys(changes):
@@ -143,7 +145,7 @@ def find_places(
         except InvalidRequest:  # too short to be searched by its sound
             continue
         sounds = search_sounds(tx, query, JobFilter(project=project), newest=True, opened=opened, limit=limit)
-        found += _find_sounding(sounds, query, change.name, lexicon)
+        found += _find_sounding(sounds, query, change.name, lexicon, least)
     closed = closed_parts(tx, {each.job.id: each.job for each in found}.values())
     if not opened:  # words are counted with those that are closed
         found = [each for each in found if not closed[each.job.id]]
@@ -182,10 +184,10 @@ def _found_in(hit: Hit, name: str, by: FoundBy) -> Iterator[_Found]:
 
 
 def _find_sounding(
-    sounds: FoundSounds, query: SoundQuery, name: str, lexicon: Lexicon | None
+    sounds: FoundSounds, query: SoundQuery, name: str, lexicon: Lexicon | None, least: float
 ) -> Iterator[_Found]:
     for hit in sounds.hits:
-        if hit.passage is not None and hit.score >= LEAST_SCORE:
+        if hit.passage is not None and hit.score >= least:
             words = [TimedWord(word.text, word.start, word.end) for word in hit.passage.words]
             run = find_written(words, hit.start, hit.end, query.ways[0], lexicon)
             if run is not None:
