@@ -18,6 +18,7 @@ class Options(TypedDict, total=False):
     timestamps: Literal["auto", "on", "off"]
     prompt: str
     hotwords: str
+    audio_context: Literal["sound", "full"]
     language_model: str | None
     lm_weight: float
     decoder: Literal["greedy", "beam", "rescore", "attention", "wfst"]

@@ -62,14 +62,14 @@ class ReferenceWhisper:
         return self.linear(hidden, f"{block}.mlp.2")
 
     def encode(self, mel: Array) -> Array:
-        """[3000, mels] -> [1500, d]."""
+        """[2 T, mels] -> [T, d]."""
         x = mel
         for name, stride in (("conv1", 1), ("conv2", 2)):
             weight = self.weights[f"encoder.{name}.weight"]
             padded, length = np.pad(x, ((1, 1), (0, 0))), (len(x) - 1) // stride + 1
             taps = [padded[k : k + stride * length : stride] @ weight[:, :, k].T for k in range(3)]
             x = gelu(sum(taps) + self.weights[f"encoder.{name}.bias"])
-        x = x + self.weights["encoder.positional_embedding"]
+        x = x + self.weights["encoder.positional_embedding"][: len(x)]
         for layer in range(self.dims.n_audio_layer):
             block = f"encoder.blocks.{layer}"
             hidden = self.norm(x, f"{block}.attn_ln")

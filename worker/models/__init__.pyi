@@ -3,6 +3,7 @@ from .artifacts.nemo import TOKENIZER_SUFFIX as TOKENIZER_SUFFIX, open_nemo as o
 from .artifacts.torch_checkpoint import TensorUnpickler as TensorUnpickler, TorchCheckpoint as TorchCheckpoint
 from .attention.alignment import align_tokens as align_tokens
 from .attention.languages import Languages as Languages
+from .attention.layers import attend_frames as attend_frames
 from .attention.nemo_decoder import NemoDecoder as NemoDecoder
 from .attention.prompt_slots import (
     DEFAULTS as DEFAULTS,
@@ -144,6 +145,7 @@ from .whisper.config import (
     LANGUAGE_CODES as LANGUAGE_CODES,
     SpecialTokens as SpecialTokens,
     WhisperDims as WhisperDims,
+    context_frames as context_frames,
 )
 from .front_ends.whisper_mel import log_mel as log_mel
 from .whisper.model import WhisperModel as WhisperModel, load_whisper as load_whisper

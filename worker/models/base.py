@@ -24,7 +24,7 @@ from worker.models.requests import DecodeRequest
 if TYPE_CHECKING:
     import mlx.core as mx
 
-DECODER_VERSION = 5
+DECODER_VERSION = 6
 """Raised with every change after which a search or a model may answer otherwise: transcripts that were begun
 before are begun anew."""
 MAX_UTTERANCE_SECONDS = 40.0
@@ -307,7 +307,16 @@ class CacheAwareModel(SpeechModel, Protocol):
         """As `SpeechModel.encode`, with one of its attention contexts; None for the default."""
 
 
-OPTION_NAMES = ("language", "task", "translate_to", "timestamps", "prompt", "hotwords", "punctuation")
+OPTION_NAMES = (
+    "language",
+    "task",
+    "translate_to",
+    "timestamps",
+    "prompt",
+    "hotwords",
+    "punctuation",
+    "audio_context",
+)
 
 
 def refuse_unsupported(name: str, capabilities: Capabilities, request: DecodeRequest) -> None:

@@ -165,11 +165,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Samples [start, stop) of an utterance at 16 kHz; round 0 is the first."""
+    """Samples [start, stop) of an utterance at 16 kHz; round 0 is the first. full: the encoder hears silence
+    behind them up to its longest window, of a model that would hear less (`AudioContextModel`)."""
 
     start: int
     stop: int
     round: int = 0
+    full: bool = False
 
     @property
     def seconds(self) -> float:
@@ -308,3 +310,15 @@ class AttentionModel(SpeechModel, Protocol):
 
     def unread(self, heard: HeardWindow, times: TokenTimes) -> Unread:
         """What an answer passed over in its window. Neither clock nor chance may decide."""
+
+
+class AudioContextModel(AttentionModel, Protocol):
+    """An `AttentionModel` that takes the option `audio_context`."""
+
+    def frames_in(self, samples: int, *, full: bool = False) -> int:
+        """As `AttentionModel.frames_in`, of a full window if so asked."""
+
+    def encode(
+        self, samples: Sequence[NDArray[np.float32]], full: Sequence[bool] | None = None
+    ) -> Sequence[Any]:
+        """As `AttentionModel.encode`; full: for which of them the encoder hears the full window."""

@@ -63,7 +63,7 @@ class Oracle(Agreement):
         """NeMo's own frames behind the projection."""
         rows = mx.array(frames)[None]
         length = np.array([len(frames)], np.int32)
-        return EncodedWindow(EncodedBatch(rows, length, self.model.head.cross_memory(rows), masked=True), 0)
+        return EncodedWindow(EncodedBatch(rows, length, self.model.head.cross_memory(rows), length), 0)
 
     def numbers(self) -> None:
         dump, head = self.dump, self.model.head

@@ -96,7 +96,7 @@ def main() -> None:
     search, requests = SearchOptions(decoder="greedy"), [DecodeRequest()] * len(VOICES)
     for language, text in SAID.items():
         clips = [speak(text, f"{ESPEAK.get(language, language)}+{voice}") for voice in VOICES]
-        answers = [model.detect_languages(model.encode([clip]))[0] for clip in clips]
+        answers = [model.detect_languages(model.encode([clip], [True]))[0] for clip in clips]
         words = [answer.language for answer in read_utterances(model, clips, search, requests)]
         right += sum(answer.best == language for answer in answers)
         read += words.count(language)

@@ -67,7 +67,7 @@ def log_mel_padded(samples: np.ndarray, mels: int) -> np.ndarray:
 
 def encode(model: WhisperModel, samples: np.ndarray, padding: str) -> EncodedWindow:
     if padding == "audio":
-        return model.encode([samples])[0]
+        return model.encode([samples], [True])[0]
     frames = model.encoder(mx.array(log_mel_padded(samples, model.dims.n_mels))[None])
     length = np.array([len(samples) // 320], np.int32)
     return EncodedWindow(EncodedBatch(frames, length, model.head.cross_memory(frames)), 0)

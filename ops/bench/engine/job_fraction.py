@@ -2,7 +2,8 @@
 
     python -m ops.bench.engine.job_fraction [RECORDINGS…] [--model whisper-tiny.en] [--rounds 2]
 
-The job: files through reading, detector, chunks, engine, word times and transcript, greedy, in this process.
+The job: files through reading, detector, chunks, engine, word times and transcript, greedy, in this process,
+with the encoder's context by default and in full.
 The bare engine: the same sound end to end in full windows of 30 s, 16 a batch, each encoded and searched once
 without times. In turns; of each the round with the fewest processor seconds counts, of one thread. Windows:
 how many were encoded; their fill bounds the fraction.
@@ -32,7 +33,7 @@ from worker.local.transcribe import transcribe_with
 from worker.models.attention.state import EncodedWindow
 from worker.models.front_ends.whisper_mel import SAMPLE_RATE, WINDOW_SAMPLES
 from worker.models.load import model_files
-from worker.models.requests import SearchOptions
+from worker.models.requests import DecodeRequest, SearchOptions
 from worker.models.weights import default_dtype
 from worker.models.whisper.artifacts import open_folder
 from worker.models.whisper.model import WhisperModel
@@ -48,9 +49,11 @@ class CountedWhisper(WhisperModel):
 
     encoded = 0
 
-    def encode(self, windows: Sequence[np.ndarray]) -> list[EncodedWindow]:
+    def encode(
+        self, windows: Sequence[np.ndarray], full: Sequence[bool] | None = None
+    ) -> list[EncodedWindow]:
         self.encoded += len(windows)
-        return super().encode(windows)
+        return super().encode(windows, full)
 
 
 def run_engine(model: CountedWhisper, sound: np.ndarray) -> None:
@@ -66,9 +69,9 @@ def run_engine(model: CountedWhisper, sound: np.ndarray) -> None:
         )
 
 
-def run_job(model: CountedWhisper, files: Sequence[Path]) -> None:
+def run_job(model: CountedWhisper, files: Sequence[Path], ask: DecodeRequest | None = None) -> None:
     """Transcribe the files."""
-    results = transcribe_with(model, files, SearchOptions(decoder="greedy"))
+    results = transcribe_with(model, files, SearchOptions(decoder="greedy"), ask=ask or DecodeRequest())
     failed = [str(each.error) for each in results if each.transcript is None]
     if failed:
         raise SystemExit("\n".join(failed))
@@ -101,6 +104,7 @@ def main() -> None:
         for name, run in (
             ("engine", lambda: run_engine(model, sound)),
             ("job", lambda: run_job(model, files)),
+            ("job full", lambda: run_job(model, files, DecodeRequest(audio_context="full"))),
         ):
             best[name] = min(best.get(name, (float("inf"), 0)), seconds_of(model, run))
             print(f"round {turn + 1}: {name}, {best[name][0]:.1f} s at best", file=sys.stderr, flush=True)
@@ -109,8 +113,10 @@ def main() -> None:
     for name, (busy, windows) in best.items():
         fill = length / (windows * WINDOW_SAMPLES / SAMPLE_RATE)
         print(f"{name:8} {busy:7.1f} s  RTFx {length / busy:6.1f}  windows {windows:4}  fill {fill:.2f}")
-    (bare, bare_windows), (job, job_windows) = best["engine"], best["job"]
-    print(f"job of engine {bare / job:.2f}; window by window {bare / bare_windows * job_windows / job:.2f}")
+    bare, bare_windows = best.pop("engine")
+    for name, (job, job_windows) in best.items():
+        by_window = bare / bare_windows * job_windows / job
+        print(f"{name} of engine {bare / job:.2f}; window by window {by_window:.2f}")
 
 
 if __name__ == "__main__":

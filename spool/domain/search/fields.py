@@ -267,6 +267,15 @@ class UtteranceFields(BaseModel):
         Option("Words to expect", families=("Whisper",)),
         Field(max_length=4000, description="Words to expect, given to an attention decoder."),
     ] = ""
+    audio_context: Annotated[
+        Literal["sound", "full"],
+        Option("Search", families=("Whisper",)),
+        Field(
+            description="What Whisper's encoder hears of a window of 30 s: the `sound` and at least 8 s of "
+            "silence behind it, or the `full` window as in OpenAI's code, which takes longer. Where the "
+            "language has to be detected, it hears the full window."
+        ),
+    ] = "sound"
     language_model: Annotated[
         str | None,
         Option("Words to expect", searches=FUSING, metavar="NAME"),

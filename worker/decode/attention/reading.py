@@ -8,7 +8,7 @@ Windows of one utterance change nothing in another's. Knows no family and no eng
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from worker.models.base import PreparedRequest
 from worker.models.base_attention import (
     SAMPLE_RATE,
     AttentionModel,
+    AudioContextModel,
     HeardWindow,
     PromptAnswer,
     Question,
@@ -177,20 +178,45 @@ def beams_of(model: AttentionModel, options: SearchOptions) -> Beams:
 
 def _encode(model: AttentionModel, waiting: Sequence[tuple[_Utterance, Window]]) -> list[_SearchedWindow]:
     """The windows of a round, each encoded once, and what they are asked."""
-    waiting = [(each, window) for each, window in waiting if window.stop - window.start >= SHORTEST_SAMPLES]
+    waiting = [
+        (each, replace(window, full=True) if _hears_full_windows(model, each) else window)
+        for each, window in waiting
+        if window.stop - window.start >= SHORTEST_SAMPLES
+    ]
     if not waiting:
         return []
     pieces = [each.samples[window.start : window.stop] for each, window in waiting]
-    encoded = model.encode(pieces)
+    encoded, frames = _encode_pieces(model, pieces, [window.full for _, window in waiting])
     questions = model.ask(
         encoded, [each.prepared for each, _ in waiting], [each.language for each, _ in waiting]
     )
-    for (each, _), piece in zip(waiting, pieces, strict=True):
-        each.frames += model.frames_in(len(piece))
+    for (each, _), own in zip(waiting, frames, strict=True):
+        each.frames += own
     return [
         _SearchedWindow(*pair, piece, own, question)
         for pair, piece, own, question in zip(waiting, pieces, encoded, questions, strict=True)
     ]
+
+
+def _hears_full_windows(model: AttentionModel, utterance: _Utterance) -> bool:
+    """Whether the encoder hears silence behind the sound up to its longest window: as asked, and where the
+    language has to be detected, which goes wrong more often with less (LOG.md)."""
+    can, request = model.capabilities, utterance.request
+    if "audio_context" not in can.options:
+        return False
+    detects = can.detects and utterance.language is None and request.pinned is None
+    return detects or request.audio_context == "full"
+
+
+def _encode_pieces(
+    model: AttentionModel, pieces: Sequence[Samples], full: Sequence[bool]
+) -> tuple[Sequence[Any], list[int]]:
+    """Windows of these samples, and the frames that each costs."""
+    if not any(full):
+        return model.encode(pieces), [model.frames_in(len(piece)) for piece in pieces]
+    hearing = cast("AudioContextModel", model)
+    frames = [hearing.frames_in(len(piece), full=own) for piece, own in zip(pieces, full, strict=True)]
+    return hearing.encode(pieces, full), frames
 
 
 def _search(

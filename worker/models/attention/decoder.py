@@ -159,34 +159,39 @@ class AttentionDecoder:
             )
         return tuple(pairs)
 
-    def gather(self, frames: Iterator[mx.array], lengths: NDArray[np.int32]) -> EncodedBatch:
-        """Utterances that are encoded one after another, each [1, T, d] of one T, as one batch: a step
-        attends to it in one launch. Each is written in its place, and nothing is held twice."""
-        count, heads = len(lengths), self.weights.heads
+    def gather(
+        self, frames: Iterator[mx.array], lengths: NDArray[np.int32], context: NDArray[np.int32]
+    ) -> EncodedBatch:
+        """Utterances that are encoded one after another, each [1, T, d] of its own T in `context`, as one
+        batch: a step attends to it in one launch. Each is written in its place, and nothing is held twice."""
+        count, heads, length = len(lengths), self.weights.heads, int(context.max())
         first = next(frames)
-        _, length, width = first.shape
+        width = int(first.shape[2])
         tiles, depth = -(-length // TILE), width // heads
-        everything = fresh_array((count, length, width), first.dtype)
+        # Behind a shorter context there are zeros, not what the memory held before.
+        room = mx.zeros if (context < length).any() else fresh_array
+        everything = room((count, length, width), first.dtype)
         cross = tuple(
             (
                 mx.zeros((count, heads, tiles, depth, TILE), first.dtype),
-                fresh_array((count, heads, length, depth), first.dtype),
+                room((count, heads, length, depth), first.dtype),
             )
             for _ in self.blocks
         )
         mx.eval(everything, cross)
         for row, own in enumerate(chain([first], frames)):
             mx.eval(own)
-            buffer_of(everything)[row] = buffer_of(own)[0]
+            used = own.shape[1]
+            buffer_of(everything)[row, :used] = buffer_of(own)[0]
             for block, (keys, values) in zip(self.blocks, cross, strict=True):
                 memory = block.cross.memory(own)
                 mx.eval(memory)
-                both = buffer_of(memory)[0].reshape(length, 2, heads, depth)
-                for at in range(0, length, TILE):
+                both = buffer_of(memory)[0].reshape(used, 2, heads, depth)
+                for at in range(0, used, TILE):
                     part = both[at : at + TILE, 0]
                     buffer_of(keys)[row, :, at // TILE, :, : len(part)] = part.transpose(1, 2, 0)
-                buffer_of(values)[row] = both[:, 1].swapaxes(0, 1)
-        return EncodedBatch(everything, lengths, cross)
+                buffer_of(values)[row, :, :used] = both[:, 1].swapaxes(0, 1)
+        return EncodedBatch(everything, lengths, cross, context)
 
     def start(
         self, encoded: Sequence[EncodedWindow], prompts: Sequence[Sequence[int]], beam: int
@@ -279,7 +284,8 @@ class AttentionDecoder:
         windows: list[EncodedWindow] = []
         for own, counts in batches:
             attended = self.project(own)
-            batch = EncodedBatch(attended, counts, self.cross_memory(attended), masked or not is_cpu())
+            context = counts if masked or not is_cpu() else None
+            batch = EncodedBatch(attended, counts, self.cross_memory(attended), context)
             windows += [EncodedWindow(batch, row) for row in range(len(counts))]
         return windows
 

@@ -260,6 +260,8 @@ def attend_frames(
     shared by all queries of an utterance -> ([B, H, Q, D], the products float32 [B, H, Q, T], T the
     longest)."""
     longest = max(values.shape[2] for _, values, _ in memory)
+    if is_cpu():
+        memory = [own for group in memory for own in _one_by_one(*group)]
     products, first = [], 0
     for tiles, values, lengths in memory:
         keys = plain_keys(tiles, values.shape[2])
@@ -283,6 +285,23 @@ def attend_frames(
         first += values.shape[0]
     output = mx.concatenate(outputs) if len(outputs) > 1 else outputs[0]
     return output / total.astype(output.dtype), joined
+
+
+def _one_by_one(
+    tiles: mx.array, values: mx.array, lengths: mx.array | None
+) -> list[tuple[mx.array, mx.array, mx.array | None]]:
+    """Utterances of unlike lengths apart, each with its own frames alone: the bits of a CPU's product depend
+    on how many there are."""
+    if lengths is None:
+        return [(tiles, values, None)]
+    return [
+        (
+            tiles[row : row + 1],
+            values[row : row + 1, :, : length or None],
+            None if length else lengths[row : row + 1],
+        )
+        for row, length in enumerate(np.array(lengths).tolist())
+    ]
 
 
 def attend_table(queries: mx.array, keys: mx.array, values: mx.array, mask: mx.array) -> mx.array:

@@ -20,18 +20,20 @@ GROWTH = 64  # positions by which the pool grows
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
     """Utterances that were encoded together: frames [B, T, d], frames of real sound int32 [B], and for each
-    decoder layer cross keys in `tile_keys` and values [B, H, T, D]. masked: the decoder attends to the
-    frames of real sound alone; else to all T."""
+    decoder layer cross keys in `tile_keys` and values [B, H, T, D]. context: the first frames of each, int32
+    [B], that the decoder attends to; None for all T."""
 
     frames: mx.array
     lengths: NDArray[np.int32]
     cross: tuple[tuple[mx.array, mx.array], ...]
-    masked: bool = False
+    context: NDArray[np.int32] | None = None
 
     @property
     def attended(self) -> NDArray[np.int32]:
         """Frames that the decoder attends to, int32 [B]."""
-        return self.lengths if self.masked else np.full(len(self.lengths), self.frames.shape[1], np.int32)
+        if self.context is not None:
+            return self.context
+        return np.full(len(self.lengths), self.frames.shape[1], np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ class EncodedWindow:
 
     @property
     def frames(self) -> mx.array:
-        return self.batch.frames[self.index]
+        """Those that the decoder attends to, [T, d]."""
+        return self.batch.frames[self.index, : self.batch.attended[self.index]]
 
     @property
     def length(self) -> int:

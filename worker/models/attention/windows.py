@@ -4,6 +4,8 @@ where a window is halved.
 No clock and no chance; nothing of another window. Knows no family.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -67,7 +69,8 @@ def _longest_run(tokens: tuple[int, ...], at: int) -> tuple[int, int]:
 def halves(window: Window, samples: NDArray[np.float32]) -> tuple[Window, Window]:
     """The two parts of a window of these samples, cut where it is quietest, for the next round."""
     cut = window.start + quietest(samples)
-    return Window(window.start, cut, window.round + 1), Window(cut, window.stop, window.round + 1)
+    after = window.round + 1
+    return replace(window, stop=cut, round=after), replace(window, start=cut, round=after)
 
 
 def quietest(samples: NDArray[np.float32]) -> int:

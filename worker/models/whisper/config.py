@@ -12,7 +12,12 @@ from spool.errors import InvalidRequest, ModelUnreadable
 from worker.models.configuration import in_file, require, require_size
 
 ENCODER_FRAMES = 1500
+SAMPLES_A_FRAME = 320
 FRAME_SECONDS = 0.02
+# Silence behind the sound that the encoder sees at least: with less of it the decoder loops (LOG.md).
+SILENCE_FRAMES = 400
+# Frames that contexts are multiples of: few sizes, so that a GPU's batch has windows of one.
+CONTEXT_STEP = 128
 TIME_STEP = 0.02
 HEAD_WIDTH = 64
 MAX_INITIAL_TIME = 50  # the first time token is at most 1.0 s
@@ -41,6 +46,12 @@ ALIGNMENT_HEADS: Mapping[tuple[int, int, int], tuple[tuple[int, int], ...]] = {
     ),
     (4, 20, 51866): ((2, 4), (2, 11), (3, 3), (3, 6), (3, 11), (3, 14)),
 }  # fmt: skip
+
+
+def context_frames(samples: int) -> int:
+    """Encoder frames of a window of so many samples: its sound and the silence behind it."""
+    wanted = samples // SAMPLES_A_FRAME + SILENCE_FRAMES
+    return min(-(-wanted // CONTEXT_STEP) * CONTEXT_STEP, ENCODER_FRAMES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
-"""Whisper's encoder: log-mel of whole windows to frames, 50 a second.
+"""Whisper's encoder: log-mel of windows to frames, 50 a second.
 
-Every window is 30 seconds, so there is no mask and no padding, and a window never sees its neighbours.
+The windows of a batch are of one length, so there is no mask and no padding, and a window never sees its
+neighbours.
 """
 
 import mlx.core as mx
@@ -39,11 +40,11 @@ class WhisperEncoder:
         return arrays_of(self.convolutions, self.positions, self.norm, self.layers)
 
     def __call__(self, mel: mx.array) -> mx.array:
-        """[B, 3000, mels] float32 -> [B, 1500, d] in the model's dtype."""
+        """[B, 2 T, mels] float32, T at most 1500 -> [B, T, d] in the model's dtype."""
         x = mel.astype(self.dtype)
         for (product, bias), stride in zip(self.convolutions, (1, 2), strict=True):
             x = gelu(product(_windows(x, stride)), bias)
-        x = x + self.positions
+        x = x + self.positions[: x.shape[1]]
         heads = self.dims.n_audio_head
         for attention, mlp in self.layers:
             x = x + attention.out(attend_full(attention.fused(attention.norm(x)), heads))

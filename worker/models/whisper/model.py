@@ -41,7 +41,7 @@ from worker.models.base_attention import (
     Window,
     WindowOutcome,
 )
-from worker.models.front_ends.whisper_mel import HOP, log_mel
+from worker.models.front_ends.whisper_mel import log_mel
 from worker.models.requests import DecodeRequest
 from worker.models.tokenizers.bytes import UNSPACED
 from worker.models.weights import default_dtype
@@ -50,8 +50,10 @@ from worker.models.whisper.config import (
     ENCODER_FRAMES,
     FRAME_SECONDS,
     NO_SPEECH_THRESHOLD,
+    SAMPLES_A_FRAME,
     TASKS,
     SpecialTokens,
+    context_frames,
 )
 from worker.models.whisper.decoder import decoder_of
 from worker.models.whisper.encoder import WhisperEncoder
@@ -65,10 +67,15 @@ CHUNKING = Independent(aim=25.0, tail=3.0)
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """A window's log-mel [3000, mels] float32, and its encoder frames of real sound."""
+    """A window's log-mel [2 * context, mels] float32, and its encoder frames of real sound."""
 
     mel: NDArray[np.float32]
     length: int
+
+    @property
+    def context(self) -> int:
+        """The encoder frames that it makes."""
+        return len(self.mel) // 2
 
 
 class WhisperModel(DecodingModel):
@@ -98,7 +105,7 @@ class WhisperModel(DecodingModel):
             languages=frozenset(self.ids.codes),
             tasks=frozenset(TASKS if self.ids.multilingual else ["transcribe"]),
             timing="alignment",
-            options=frozenset({"language", "task", "timestamps", "prompt", "hotwords"}),
+            options=frozenset({"language", "task", "timestamps", "prompt", "hotwords", "audio_context"}),
             chunking=CHUNKING,
             detects=self.ids.multilingual,
             family="whisper",
@@ -109,37 +116,56 @@ class WhisperModel(DecodingModel):
         """Bytes of an utterance's cross keys and values."""
         return 2 * self.dims.n_text_layer * ENCODER_FRAMES * self.dims.n_text_state * self.dtype.size
 
-    def encode(self, windows: Sequence[NDArray[np.float32]]) -> list[EncodedWindow]:
-        """Windows of at most 30 s, each [N] float32 at 16 kHz in -1 ... 1. Raises AudioTooLong."""
-        return self.encode_features([self.features(window) for window in windows])
+    def encode(
+        self, windows: Sequence[NDArray[np.float32]], full: Sequence[bool] | None = None
+    ) -> list[EncodedWindow]:
+        """As `AudioContextModel.encode`. Windows of at most 30 s, each [N] float32 at 16 kHz in -1 ... 1.
+        Raises AudioTooLong."""
+        asked = full or [False] * len(windows)
+        return self.encode_features(
+            [self.features(window, full=own) for window, own in zip(windows, asked, strict=True)]
+        )
 
-    def features(self, window: NDArray[np.float32]) -> Features:
+    def features(self, window: NDArray[np.float32], *, full: bool = False) -> Features:
         """What `encode_features` takes of a window."""
-        return Features(log_mel(np.asarray(window, np.float32), self.dims.n_mels), len(window) // HOP // 2)
+        mel = log_mel(np.asarray(window, np.float32), self.dims.n_mels)
+        frames = self.frames_in(len(window), full=full)
+        return Features(mel[: 2 * frames], len(window) // SAMPLES_A_FRAME)
 
     def encode_features(self, windows: Sequence[Features]) -> list[EncodedWindow]:
         """A CPU takes them one by one: the bits of a product depend on its number of rows there."""
         if not windows:
             return []
         lengths = np.array([window.length for window in windows], np.int32)
+        context = np.array([window.context for window in windows], np.int32)
         if is_cpu():
             frames = (self.encoder(mx.array(window.mel[None])) for window in windows)
-            batch = self.head.gather(frames, lengths)
+            batch = self.head.gather(frames, lengths, context)
         else:
-            together = self.encoder(mx.array(np.stack([window.mel for window in windows])))
-            batch = EncodedBatch(together, lengths, self.head.cross_memory(together))
+            together = self._encode_together(windows, int(context.max()))
+            batch = EncodedBatch(together, lengths, self.head.cross_memory(together), context)
             mx.eval(together, batch.cross)
         return [EncodedWindow(batch, index) for index in range(len(windows))]
 
-    def frames_in(self, samples: int) -> int:  # noqa: ARG002 - a window is a window
-        return ENCODER_FRAMES
+    def _encode_together(self, windows: Sequence[Features], longest: int) -> mx.array:
+        """Those of one context at a time -> [B, longest, d], zeros behind a shorter context."""
+        rows: dict[int, mx.array] = {}
+        for context in sorted({window.context for window in windows}):
+            own = [index for index, window in enumerate(windows) if window.context == context]
+            frames = self.encoder(mx.array(np.stack([windows[index].mel for index in own])))
+            rows |= zip(own, mx.pad(frames, [(0, 0), (0, longest - context), (0, 0)]), strict=True)
+        return mx.stack([rows[index] for index in range(len(windows))])
 
-    def cost(self, samples: int, beam: int = 1) -> BatchCost:  # noqa: ARG002 - a window is a window
+    def frames_in(self, samples: int, *, full: bool = False) -> int:
+        return ENCODER_FRAMES if full else context_frames(samples)
+
+    def cost(self, samples: int, beam: int = 1) -> BatchCost:
         """As `SpeechModel.cost`: cross keys and values, those of the hypotheses of both prompts, and the
-        encoder's hidden states with their widening."""
+        encoder's hidden states with their widening; bytes as of a full window, which may be asked for."""
         width, size = self.dims.n_text_state, self.dtype.size
         own = 2 * 2 * beam * self.dims.n_text_layer * self.dims.n_text_ctx * width * size
-        return BatchCost(ENCODER_FRAMES, self.cross_nbytes + own + 8 * ENCODER_FRAMES * width * size)
+        whole = self.cross_nbytes + own + 8 * ENCODER_FRAMES * width * size
+        return BatchCost(context_frames(samples), whole)
 
     def prepare(self, options: DecodeRequest) -> PreparedRequest:
         refuse_unsupported(self.name, self.capabilities, options)
@@ -237,7 +263,7 @@ class WhisperModel(DecodingModel):
         return self._languages_of(self._logits_after_sot(encoded))
 
     def identify_languages(self, samples: Sequence[NDArray[np.float32]]) -> list[ChunkLanguage | None]:
-        logits = self._logits_after_sot(self.encode(samples))
+        logits = self._logits_after_sot(self.encode(samples, [True] * len(samples)))
         silent = np.array(mx.softmax(logits, axis=-1))[:, self.ids.no_speech] > NO_SPEECH_THRESHOLD
         return [
             None if hush else ChunkLanguage(code=each.best, probabilities=dict(each.likely))

@@ -4,18 +4,27 @@ A chunk is one window at first. With times the model reads over pauses, but may 
 read it, so what follows the last closed time is asked again; without times it stops at the first long pause.
 It is asked without times at first, where the model doubts the language in both of the likeliest two. It is
 asked with times too, on the same encoding, where that answer loops, is doubtful, passes over sounds, or has
-words that would last too long. Of the answers that are no loop one is kept (`choose`); where all loop, the
-halves are asked. At most four rounds; no clock, no chance, and nothing of another chunk. Knows no engine.
+words that would last too long. Of the answers that are no loop one is kept (`choose`). Where all loop, or
+say something twice over, the full window is encoded and asked; where they loop there too, the halves. At most
+four rounds; no clock, no chance, and nothing of another chunk. Knows no engine.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from worker.models.attention.windows import HALVED_SECONDS_MIN, ROUNDS_MAX, halves, is_steady, repeats_itself
 from worker.models.base_attention import SAMPLE_RATE, PromptAnswer, Window, WindowOutcome
-from worker.models.whisper.config import MAX_NEW_TOKENS, NO_SPEECH_THRESHOLD, TIME_STEP, SpecialTokens
+from worker.models.whisper.config import (
+    ENCODER_FRAMES,
+    MAX_NEW_TOKENS,
+    NO_SPEECH_THRESHOLD,
+    TIME_STEP,
+    SpecialTokens,
+    context_frames,
+)
 
 TAIL_SECONDS = 1.0  # a shorter rest is not asked again
 CLOSED_SECONDS_MIN = 0.2  # a time that closes nothing does not move a window on
@@ -26,6 +35,9 @@ SHORT_SECONDS = 8.0
 # Below this mean log-probability of a token, an answer without times is held against the one with times
 # (LOG.md: of -0.5, -0.7 and never, -0.7 has the fewest errors in turns with pauses, and none elsewhere).
 DOUBTFUL_MEAN = -0.7
+# So many tokens, said again at once, may be the decoder's own repetition: with less silence behind the sound
+# it sometimes reads a sentence twice (LOG.md).
+DOUBLED_TOKENS_MIN = 4
 
 
 def judge(
@@ -38,12 +50,16 @@ def judge(
     """What becomes of a window. samples: its own, at 16 kHz.
 
     `silent`: nothing is spoken, or the sound is steady. `kept`: words, and perhaps a rest to be asked.
-    `divided`: all answers loop, the halves are asked. `lost`: they loop and cannot be divided further.
+    `divided`: all answers loop, and the full window or its halves are asked. `lost`: they loop and cannot be
+    divided further.
     """
     if no_speech > NO_SPEECH_THRESHOLD or is_steady(samples):
         return WindowOutcome("silent")
-    sound = [reading for reading in readings if not is_loop(reading)]
+    full = window.full or context_frames(window.stop - window.start) == ENCODER_FRAMES
+    sound = [each for each in readings if not is_loop(each) and (full or not says_twice(each.tokens, ids))]
     if not sound:
+        if not full:
+            return WindowOutcome("divided", again=(replace(window, full=True),))
         if window.round >= ROUNDS_MAX or window.seconds <= HALVED_SECONDS_MIN:
             return WindowOutcome("lost")
         return WindowOutcome("divided", again=halves(window, samples))
@@ -80,6 +96,19 @@ def choose(window: Window, sound: Sequence[PromptAnswer]) -> PromptAnswer:
 def is_loop(reading: PromptAnswer) -> bool:
     """Whether an answer repeats itself or never ended."""
     return repeats_itself(reading) or len(reading.tokens) >= MAX_NEW_TOKENS - 1
+
+
+def says_twice(tokens: Sequence[int], ids: SpecialTokens) -> bool:
+    """Whether some words follow at once upon the same ones; the mark between them may be missing at the
+    end."""
+    text = np.array([token for token in tokens if token < ids.eot])
+    for shift in range(DOUBLED_TOKENS_MIN, len(text) - DOUBLED_TOKENS_MIN + 1):
+        run, wanted = 0, max(DOUBLED_TOKENS_MIN, shift - 1)
+        for same in (text[shift:] == text[:-shift]).tolist():
+            run = run + 1 if same else 0
+            if run >= wanted:
+                return True
+    return False
 
 
 def close_timestamps(tokens: Sequence[int], ids: SpecialTokens) -> tuple[tuple[int, ...], float]:

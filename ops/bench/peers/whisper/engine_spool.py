@@ -25,7 +25,7 @@ class SpoolWhisper:
         self.prompt = tuple(self.model.ids.prompt("en", "transcribe", timestamps=False))
 
     def features(self, samples: list[Samples]) -> Made:
-        return [self.model.features(each) for each in samples]
+        return [self.model.features(each, full=True) for each in samples]
 
     def encode(self, features: Made) -> Made:
         return self.model.encode_features(features)

@@ -121,7 +121,7 @@ def test_the_language_is_the_one_whose_answer_is_kept(monkeypatch: pytest.Monkey
     # When utterances are read with the language left open, together and alone, and in English
     together = read_utterances(model, samples, options, [DecodeRequest()] * 2)
     alone = [read_utterances(model, [row], options, [DecodeRequest()])[0] for row in samples]
-    english = [DecodeRequest(language="en")] * 2
+    english = [DecodeRequest(language="en", audio_context="full")] * 2
     given = read_utterances(model, samples, options, english)
     # Then the words and the language are English, which takes the first one's share
     for answer, by_itself, expected in zip(together, alone, given, strict=True):
@@ -137,7 +137,7 @@ def test_a_window_is_read_with_times_where_the_first_answer_gives_a_reason(
 ) -> None:
     # Given a model in doubt between two languages, of which it keeps English
     asked: list[list[tuple[str | None, bool]]] = []
-    encoded: list[int] = []
+    encoded: list[tuple[int, Sequence[bool] | None]] = []
 
     def judge(
         self: WhisperModel,
@@ -157,9 +157,11 @@ def test_a_window_is_read_with_times_where_the_first_answer_gives_a_reason(
         windows = (Window(0, RATE, 4),) if reason == "unread" and len(asked) == 1 else ()
         return Unread(windows, stretched=reason == "stretched")
 
-    def encode(self: WhisperModel, windows: Sequence[np.ndarray]) -> object:
-        encoded.append(len(windows))
-        return real_encode(self, windows)
+    def encode(
+        self: WhisperModel, windows: Sequence[np.ndarray], full: Sequence[bool] | None = None
+    ) -> object:
+        encoded.append((len(windows), full))
+        return real_encode(self, windows, full)
 
     real_encode = WhisperModel.encode
     monkeypatch.setattr(WhisperModel, "judge", judge)
@@ -182,9 +184,11 @@ def test_a_window_is_read_with_times_where_the_first_answer_gives_a_reason(
         "stretched": [plain + timed],
     }
     assert asked == [plain, *later[reason]]
-    assert encoded == ([1, 1] if reason == "unread" else [1])
+    # The full window, until the language is known
+    assert encoded == ([(1, [True]), (1, None)] if reason == "unread" else [(1, [True])])
     assert answer.language == "en"
-    assert answer.frames == len(encoded) * model.frames_in(4 * RATE)
+    passed = model.frames_in(RATE) if reason == "unread" else 0
+    assert answer.frames == model.frames_in(4 * RATE, full=True) + passed
 
 
 @pytest.mark.long

@@ -69,7 +69,7 @@ def head() -> NemoDecoder:
 def window(frames: np.ndarray, decoder: NemoDecoder) -> EncodedWindow:
     rows = mx.array(frames)[None]
     length = np.array([len(frames)], np.int32)
-    return EncodedWindow(EncodedBatch(rows, length, decoder.cross_memory(rows), masked=True), 0)
+    return EncodedWindow(EncodedBatch(rows, length, decoder.cross_memory(rows), length), 0)
 
 
 def tiny_tree(model: str = SINGLE) -> dict[str, Any]:

@@ -163,6 +163,7 @@ def test_stamps_are_asked_for_where_the_model_writes_them(flash: CanaryModel, mo
         (SearchOptions(decoder="beam", patience=2.0), DecodeRequest(), "patience: .* leave it at 1"),
         (SearchOptions(scores="fixed"), DecodeRequest(), "scores"),
         (SearchOptions(), DecodeRequest(hotwords="so"), "hotwords: .* takes no such option"),
+        (SearchOptions(), DecodeRequest(audio_context="full"), "audio_context: .* takes no such option"),
         (SearchOptions(), DecodeRequest(language="xx"), "language: .* does not know 'xx'"),
         (SearchOptions(), DecodeRequest(translate_to="xx"), "translate_to: .* does not know 'xx'"),
         (SearchOptions(), DecodeRequest(prompt="the work " * 60), "prompt: it has .* takes at most 80"),

@@ -8,6 +8,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from kernels.attention import tile_keys
 from kernels.attention.dtw import dtw
 from kernels.nn.row_products import can_run
 from kernels.runtime import use_backend
@@ -25,13 +26,16 @@ from worker.models import (
     RuleState,
     SpecialTokens,
     Window,
+    attend_frames,
     attention_matrix,
+    context_frames,
     log_mel,
     mel_filters,
 )
 
 pytestmark = pytest.mark.slow
 
+BATCH_TOLERANCE = 1e-4  # a CPU's products depend on their number of rows in the last digits
 GOLDEN = Path(__file__).parents[3] / "golden" / "whisper_align.npz"
 
 
@@ -66,19 +70,57 @@ def test_filters_cover_the_band() -> None:
 
 
 def test_encoder_is_the_restatement() -> None:
-    model, expected = tiny_model(), reference().encode(log_mel(tone(SECONDS[1], 1), 80))
-    frames = np.array(windows()[1].frames)
-    # float32 rounding through two layers at a norm's unit scale.
-    assert np.abs(frames - expected).max() < 1e-4
+    model, samples = tiny_model(), tone(SECONDS[1], 1)
+    mel = log_mel(samples, 80)
     assert windows()[1].length == 150
     assert model.frame_seconds == 0.02
+    for window, count in ((windows()[1], 640), (model.encode([samples], [True])[0], 1500)):
+        frames = np.array(window.frames)
+        assert len(frames) == count
+        # float32 rounding through two layers at a norm's unit scale.
+        assert np.abs(frames - reference().encode(mel[: 2 * count])).max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("seconds", "frames"), [(0.0, 512), (2.24, 512), (2.26, 640), (19.9, 1408), (20.2, 1500), (30.0, 1500)]
+)
+def test_the_encoder_hears_the_sound_and_8_seconds_of_silence(seconds: float, frames: int) -> None:
+    assert context_frames(round(seconds * 16_000)) == frames
+    assert tiny_model().frames_in(round(seconds * 16_000), full=True) == 1500
 
 
 def test_a_window_is_the_same_in_any_batch() -> None:
-    model, samples = tiny_model(), [tone(seconds, seed) for seed, seconds in enumerate(SECONDS[:3])]
-    alone = model.encode(samples[2:])[0]
-    together = model.encode(samples[::-1])[0]
-    assert np.array_equal(np.array(alone.frames), np.array(together.frames))
+    model, samples = tiny_model(), [tone(seconds, seed) for seed, seconds in enumerate(SECONDS)]
+    prompts = [model.ids.prompt(previous=range(300, 300 + 3 * row)) for row in range(len(samples))]
+    together = model.encode(samples)
+    shares, forced = (
+        model.no_speech(together, prompts),
+        np.array(model.head.logits_after(together, prompts)),
+    )
+    for row in range(len(samples)):
+        alone = model.encode(samples[row : row + 1])
+        assert np.array_equal(np.array(alone[0].frames), np.array(together[row].frames))
+        # What the decoder makes of a window does not know how long its neighbours are.
+        for kept, other in zip(alone[0].batch.cross, together[row].batch.cross, strict=True):
+            count = len(alone[0].frames)
+            assert np.array_equal(np.array(kept[1][0]), np.array(other[1][row, :, :count]))
+        assert np.allclose(model.no_speech(alone, prompts[row : row + 1]), shares[row], rtol=1e-5)
+        logits = np.array(model.head.logits_after(alone, prompts[row : row + 1]))[0]
+        assert np.abs(logits - forced[row]).max() < BATCH_TOLERANCE
+
+
+def test_frames_of_unlike_contexts_are_attended_to_bit_for_bit_as_if_alone() -> None:
+    rng = np.random.default_rng(5)
+    queries, keys, values = (
+        mx.array(rng.normal(size=(3, 2, frames, 64)).astype(np.float32)) for frames in (4, 1500, 1500)
+    )
+    counts = np.array([512, 1500, 640], np.int32)
+    output, products = attend_frames(queries, [(tile_keys(keys), values, mx.array(counts))])
+    for row, count in enumerate(counts.tolist()):
+        own = tile_keys(keys[row : row + 1, :, :count])
+        alone = attend_frames(queries[row : row + 1], [(own, values[row : row + 1, :, :count], None)])
+        assert np.array_equal(np.array(alone[0][0]), np.array(output[row]))
+        assert np.array_equal(np.array(alone[1][0]), np.array(products[row, ..., :count]))
 
 
 def test_prompts_of_unlike_lengths_and_single_steps_are_the_restatement() -> None:

@@ -54,7 +54,7 @@ def samples_of(file: str) -> np.ndarray:
 
 @cache
 def encoded(file: str) -> EncodedWindow:
-    return model().encode([samples_of(file)])[0]
+    return model().encode([samples_of(file)], [True])[0]  # as OpenAI's
 
 
 def search(requests: list[SearchRequest], settings: BeamSettings, width: int = 32) -> dict[Any, Any]:

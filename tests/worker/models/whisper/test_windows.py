@@ -1,5 +1,7 @@
 """What becomes of a window, case by case."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ from worker.models import (
     is_steady,
     quietest,
 )
-from worker.models.whisper.windows import judge
+from worker.models.whisper.windows import judge, says_twice
 
 IDS = SpecialTokens(51864)
 T = IDS.time
@@ -133,13 +135,35 @@ def test_the_language_is_kept_whose_answer_without_times_is_surer() -> None:
 def test_a_loop_is_rejected(loop: PromptAnswer) -> None:
     plain = reading((5,), 1, timestamps=False)
     assert decide(loop, plain) == WindowOutcome("kept", (5,), reading=1)
-    divided = decide(loop)
+    full = replace(SPOKEN, full=True)
+    assert decide(loop) == WindowOutcome("divided", again=(full,))
     cut = 1000 + quietest(NOISE)
-    assert divided == WindowOutcome("divided", again=(Window(1000, cut, 1), Window(cut, SPOKEN.stop, 1)))
-    assert decide(loop, window=Window(0, 10 * SAMPLE_RATE, 4)) == WindowOutcome("lost")
-    assert judge(Window(0, 4 * SAMPLE_RATE), [loop], 0.0, NOISE[: 4 * SAMPLE_RATE], IDS) == WindowOutcome(
-        "lost"
+    halves = (Window(1000, cut, 1, full=True), Window(cut, SPOKEN.stop, 1, full=True))
+    assert decide(loop, window=full) == WindowOutcome("divided", again=halves)
+    assert decide(loop, window=Window(0, 10 * SAMPLE_RATE, 4, full=True)) == WindowOutcome("lost")
+    short = Window(0, 4 * SAMPLE_RATE, full=True)
+    assert judge(short, [loop], 0.0, NOISE[: short.stop], IDS) == WindowOutcome("lost")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "twice"),
+    [
+        ((1, 2, 3, 4, 9, 1, 2, 3, 4, 9), True),
+        ((7, 1, 2, 3, 4, 9, 1, 2, 3, 4), True),  # the mark at the end is missing
+        ((T, 1, 2, 3, 4, T + 100, T + 100, 1, 2, 3, 4, T + 200), True),
+        ((1, 2, 3, 1, 2, 3), False),  # three numbers, read again
+        ((1, 2, 3, 4, 5, 6, 1, 2, 3, 4), False),
+        ((), False),
+    ],
+)
+def test_what_is_said_twice_is_asked_again_in_the_full_window(tokens: tuple[int, ...], twice: bool) -> None:
+    answer, full = reading(tokens, timestamps=False), replace(SPOKEN, full=True)
+    assert says_twice(tokens, IDS) == twice
+    assert decide(answer) == (
+        WindowOutcome("divided", again=(full,)) if twice else WindowOutcome("kept", tokens)
     )
+    # There it is believed: people do repeat themselves
+    assert decide(answer, window=full).kept == tokens
 
 
 def test_every_chain_of_windows_ends() -> None:
@@ -151,7 +175,7 @@ def test_every_chain_of_windows_ends() -> None:
         part = samples[window.start : window.stop]
         answers = [reading(WHOLE, compression=9.0)] if asked % 2 else [reading(EARLY)]
         todo += judge(window, answers, 0.0, part, IDS).again
-    assert asked <= 31  # two halves in each of four rounds at most
+    assert asked <= 62  # two halves in each of four rounds at most, and each window once more in full
 
 
 def test_closed() -> None:
