@@ -4,8 +4,8 @@
 
 `spool-worker transcribe` with its defaults and one thread, a process for each model and length, over all
 speech of `samples/open` repeated to that length. A model is a folder, a name of the catalogue, or one of
-`ops.bench.peers.hub.compare.FAMILIES`: random weights of the published size, made with transformers (2 GB at
-the first run). Resident memory is the most that the system counted for the process. Needs no quiet machine.
+`LAYERS`: random weights of the published size, made with transformers (2 to 8 GB each at the first run).
+Resident memory is the most that the system counted for the process. Needs no quiet machine.
 """
 
 import argparse
@@ -29,6 +29,8 @@ from worker.machine.huge_pages import with_huge_pages
 ROOT = Path(__file__).parents[3]
 SPEECH = ROOT / "samples" / "open"
 WORKER = Path(sys.executable).parent / "spool-worker"
+LAYERS = {name: family.layers for name, family in FAMILIES.items()} | {"canary": 32, "parakeet": 24}
+"""Of the published encoders."""
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "SPOOL_KERNEL_THREADS")
 
 
@@ -54,9 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{'MB resident at most':24}", *(f"{minutes:6g} min" for minutes in chosen.minutes))
         for model in chosen.models:
             place, cells = model, []
-            if model in FAMILIES:
+            if model in LAYERS:
                 python = peer_python("transformers", CACHE)
-                place = str(make_model(python, model, FAMILIES[model].layers, CACHE))
+                place = str(make_model(python, model, LAYERS[model], CACHE))
             for minutes in chosen.minutes:
                 path = Path(folder) / f"{minutes:g}.flac"
                 if not path.exists():

@@ -15,6 +15,8 @@ from pathlib import Path
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
+    CanaryConfig,
+    CanaryForConditionalGeneration,
     CohereAsrConfig,
     CohereAsrFeatureExtractor,
     CohereAsrForConditionalGeneration,
@@ -25,6 +27,10 @@ from transformers import (
     GraniteSpeech5FeatureExtractor,
     GraniteSpeech5ForCTC,
     GraniteSpeech5Processor,
+    ParakeetFeatureExtractor,
+    ParakeetForTDT,
+    ParakeetProcessor,
+    ParakeetTDTConfig,
     ParakeetTokenizer,
     Qwen2Tokenizer,
     Qwen3ASRConfig,
@@ -72,28 +78,68 @@ PROMPT = (
 )
 
 
-def make_cohere(folder: Path, layers: int) -> None:
-    """cohere-transcribe-03-2026's sizes. Answers have as many tokens as half a minute of English."""
-    config = CohereAsrConfig(encoder_config={"model_type": "parakeet_encoder", "num_hidden_layers": layers})
-    model, extractor = CohereAsrForConditionalGeneration(config).eval(), CohereAsrFeatureExtractor()
-    with torch.inference_mode():
-        model.proj_out.bias[3] -= 100  # never an end, so that both write as much
-    tokenizer = TokenizersBackend(
-        tokenizer_object=byte_tokens(config.vocab_size, PROMPT),
+def prompt_tokenizer(count: int) -> TokenizersBackend:
+    """Bytes behind the tokens of NeMo's prompts."""
+    return TokenizersBackend(
+        tokenizer_object=byte_tokens(count, PROMPT),
         bos_token="<|startoftranscript|>",
         eos_token="<|endoftext|>",
         pad_token="<pad>",
         unk_token="<unk>",
     )
+
+
+def answer_at_length(
+    model: CanaryForConditionalGeneration | CohereAsrForConditionalGeneration, start: str
+) -> None:
+    """No token ends an answer before its hundredth: as many as half a minute of English has."""
+    with torch.inference_mode():
+        model.proj_out.bias[3] -= 100
     model.generation_config = GenerationConfig(
         bos_token_id=4,
         eos_token_id=3,
         pad_token_id=2,
         max_new_tokens=100,
-        decoder_start_token_id=PROMPT.index("▁"),
+        decoder_start_token_id=PROMPT.index(start),
     )
+
+
+def make_cohere(folder: Path, layers: int) -> None:
+    """cohere-transcribe-03-2026's sizes."""
+    config = CohereAsrConfig(encoder_config={"model_type": "parakeet_encoder", "num_hidden_layers": layers})
+    model, extractor = CohereAsrForConditionalGeneration(config).eval(), CohereAsrFeatureExtractor()
+    answer_at_length(model, "▁")
     model.save_pretrained(folder)
-    CohereAsrProcessor(extractor, tokenizer).save_pretrained(folder)
+    CohereAsrProcessor(extractor, prompt_tokenizer(config.vocab_size)).save_pretrained(folder)
+
+
+def make_canary(folder: Path, layers: int) -> None:
+    """canary-1b-v2's sizes. Without a processor, which would need a template for its prompts."""
+    encoder = {"num_hidden_layers": layers, "num_mel_bins": 128, "scale_input": False}
+    config = CanaryConfig(encoder_config={"model_type": "parakeet_encoder", **encoder})
+    model = CanaryForConditionalGeneration(config).eval()
+    answer_at_length(model, "<|startofcontext|>")
+    model.save_pretrained(folder)
+    ParakeetFeatureExtractor(feature_size=128).save_pretrained(folder)
+    prompt_tokenizer(config.vocab_size).save_pretrained(folder)
+
+
+def make_parakeet(folder: Path, layers: int) -> None:
+    """parakeet-tdt-0.6b-v3's sizes."""
+    encoder = {"num_hidden_layers": layers, "num_mel_bins": 128, "scale_input": False}
+    encoder |= {"attention_bias": False, "convolution_bias": False}
+    config = ParakeetTDTConfig(
+        encoder_config={"model_type": "parakeet_encoder", **encoder},
+        vocab_size=8193,
+        blank_token_id=8192,
+        pad_token_id=1,
+    )
+    tokens = byte_tokens(8192, ("<unk>", "<pad>"))
+    tokens.add_special_tokens([AddedToken("<blank>", special=True)])
+    tokenizer = ParakeetTokenizer(tokenizer_object=tokens, pad_token="<pad>", unk_token="<unk>")
+    ParakeetForTDT(config).eval().save_pretrained(folder)
+    extractor = ParakeetFeatureExtractor(feature_size=128)
+    ParakeetProcessor(extractor, tokenizer, decoder_type="tdt").save_pretrained(folder)
 
 
 TURNS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|audio_start|>", "<|audio_end|>", "<|audio_pad|>")
@@ -153,8 +199,10 @@ def make_qwen(folder: Path, layers: int) -> None:
 
 
 MAKERS: dict[str, Callable[[Path, int], None]] = {
+    "canary": make_canary,
     "cohere": make_cohere,
     "granite": make_granite,
+    "parakeet": make_parakeet,
     "qwen": make_qwen,
 }
 
