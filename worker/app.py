@@ -47,6 +47,7 @@ from worker.service.affinity import ModelAffinity
 from worker.service.announcement import Announcement, default_model_warning
 from worker.service.celery_status import show_claim
 from worker.service.context import WorkerContext
+from worker.service.departures import Departures, record_departure
 from worker.service.heartbeat import Heartbeat
 from worker.service.intake import QueueIntake
 from worker.service.integers import IntegerMeasurement, WorkerIdleness
@@ -83,6 +84,7 @@ class Worker:
         )
         measured = list_measured(settings.home, settings.models, settings.min_qoi)
         worker_id, self._handover = new_id("wrk"), settings.home / "handover"
+        self._departures = Departures(settings.home / "departed")
         options = replace(engine_options(settings, loader), measured=measured)
         self._engine = Engine(replace(options, handover=self._handover, worker_id=worker_id))
         self._info = WorkerInfo(
@@ -132,7 +134,7 @@ class Worker:
                 self._engine.describe(self._settings.models[name])  # an error is reported by the jobs
             context = self._context()
             self._announcement.start()
-            stop.callback(lambda: self._sign_off(context))
+            stop.callback(self._depart, context)
             stop.callback(context.wasted.write)
             heartbeat = Heartbeat(context, self._info)
             heartbeat.start()
@@ -200,14 +202,22 @@ class Worker:
         )
 
     def _register(self) -> None:
+        departed = self._departures.list()
         with self._db.begin() as tx:
+            for worker_id in departed:
+                record_departure(tx, worker_id, self._settings.max_crashes)
             register_worker(tx, self._info)
             fleet_default = default_model(tx)
             self._catch_signals()  # once registered, the worker may be told to stop
         if (sentence := default_model_warning(self._settings, fleet_default)) is not None:
             log.warning(sentence)
+        self._departures.forget(departed)
 
-    def _sign_off(self, context: WorkerContext) -> None:
+    def _depart(self, context: WorkerContext) -> None:
+        if not self._sign_off(context):
+            self._departures.note(self._info.id)
+
+    def _sign_off(self, context: WorkerContext) -> bool:
         engine = self._engine
         try:
             with self._db.begin() as tx:
@@ -216,6 +226,8 @@ class Worker:
                 )
         except SpoolError as error:
             log.warning("not signed off", error=error.message)
+            return False
+        return True
 
     def _leave(self, context: WorkerContext, heartbeat: Heartbeat, hanging: bool) -> None:
         """Exit with 1, so that the service manager restarts this process. A hanging thread ends only with the

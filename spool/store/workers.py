@@ -6,6 +6,7 @@ its uptime, and with it the fleet's idle time, is one interval. Rows are kept, s
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Select, exists, null, select, update
@@ -83,6 +84,14 @@ def stop_worker(
     """The worker was stopped properly. Raises NotFound."""
     busy = {"engine_busy_ns": engine_busy_ns, "unbilled_ns": unbilled_ns, "counts": counts}
     _update(tx, worker_id, {"state": "stopped", **busy}, {"stopped_at": now_utc()})
+
+
+def outlive_suspicion(tx: Connection, worker_id: str) -> None:
+    """The worker lived on after it was last seen, so that it is no suspect of what it had held until then."""
+    seen_at = tx.scalar(select(workers.c.seen_at).where(workers.c.id == worker_id))
+    if seen_at is not None:
+        later = seen_at + timedelta(milliseconds=1)
+        tx.execute(update(workers).where(workers.c.id == worker_id).values(seen_at=later))
 
 
 def _update(tx: Connection, worker_id: str, reported: Mapping[str, Any], values: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, null, select, update
+from sqlalchemy import ColumnElement, Connection, Row, null, select, true, update
 
 from spool.domain.fleet.routing import ANY_POOL
 from spool.domain.jobs import Job, JobState
@@ -35,6 +35,9 @@ LONGEST_PAUSE_SECONDS = 600.0
 _SUSPECTED = jobs.c.suspects.is_not(None) & jobs.c.state.in_([JobState.QUEUED.value, JobState.RUNNING.value])
 
 
+_LAPSED = jobs.c.lease_until < now_utc()
+
+
 @dataclass(frozen=True, slots=True)
 class Review:
     """What became of suspects, each as job id and worker id."""
@@ -52,11 +55,13 @@ def take_back(
     *,
     most: int | None = None,
     only_ended: bool = False,
+    only_lapsed: bool = True,
 ) -> list[Job]:
     """Take up to `most` jobs of `which` whose lease ran out from their workers, and return them.
 
     They go back to `queued` (the caller adds the hint), to `cancelled` if that was asked for, or to `failed`
-    as poison at the `max_crashes`-th crash. only_ended: none of a worker that may still renew its lease.
+    as poison at the `max_crashes`-th crash. only_ended: none of a worker that may still renew its lease;
+    without only_lapsed also those whose lease still holds.
     With `most`, jobs that another transaction has locked are left out.
     """
     ended = has_ended(jobs.c.lease_owner)
@@ -64,7 +69,7 @@ def take_back(
     facts = (jobs.c.id, jobs.c.crashes, jobs.c.suspects, jobs.c.cancel_requested, jobs.c.lease_owner)
     lapsed = (
         select(*facts, jobs.c.queued_at, ended.label("owner_ended"), seen_at.label("seen_at"))
-        .where(which, jobs.c.state == JobState.RUNNING.value, jobs.c.lease_until < now_utc())
+        .where(which, jobs.c.state == JobState.RUNNING.value, _LAPSED if only_lapsed else true())
         .order_by(jobs.c.lease_until)
         .limit(most)
         .with_for_update(of=jobs, skip_locked=most is not None)
@@ -110,6 +115,12 @@ def _take_back(tx: Connection, row: Row[Any], max_crashes: int) -> Job:
         )
     )
     return job_of(changed.one())
+
+
+def release_jobs(tx: Connection, worker_id: str, max_crashes: int) -> list[Job]:
+    """Take back what a worker held that has ended by itself and could not say so; returns the jobs. It is a
+    suspect of them until `outlive_suspicion`. The caller adds the hints."""
+    return take_back(tx, jobs.c.lease_owner == worker_id, max_crashes, only_lapsed=False)
 
 
 def _pause(beyond: int) -> float:
