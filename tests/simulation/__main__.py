@@ -7,6 +7,7 @@ import time
 
 from tests.simulation.mutations.planting import DoesNotApply, plant
 from tests.simulation.mutations.trying import try_all
+from tests.simulation.product import NoSuchVersion
 
 
 def main() -> int:
@@ -14,10 +15,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="an integer; a new one without it")
     parser.add_argument("--hours", type=float, default=40.0, help="worker-hours")
-    parser.add_argument("--jobs", type=float, default=60.0, help="jobs an hour")
-    parser.add_argument("--faults", type=float, default=30.0, help="faults an hour")
+    parser.add_argument("--jobs", type=float, default=20.0, help="jobs an hour")
+    parser.add_argument("--faults", type=float, default=20.0, help="faults an hour")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--show", action="store_true", help="print the whole timeline")
+    parser.add_argument("--older", help="half of the workers run this commit, or the tree in this folder")
+    parser.add_argument("--stop-at-first", action="store_true", help="end at the first violation")
     parser.add_argument("--mutation", help="plant this defect first; `all` tries each and prints a table")
     asked = parser.parse_args()
     seed = time.time_ns() % 1_000_000 if asked.seed is None else asked.seed
@@ -32,8 +35,20 @@ def main() -> int:
     from tests.simulation.world import Plan, run  # after a defect is planted
 
     began = time.monotonic()
-    plan = Plan(seed, asked.hours, asked.workers, jobs_an_hour=asked.jobs, faults_an_hour=asked.faults)
-    ending = run(plan, print if asked.show else None)
+    plan = Plan(
+        seed,
+        asked.hours,
+        asked.workers,
+        jobs_an_hour=asked.jobs,
+        faults_an_hour=asked.faults,
+        older=asked.older,
+        stop_at_first=asked.stop_at_first,
+    )
+    try:
+        ending = run(plan, print if asked.show else None)
+    except NoSuchVersion as error:
+        print(error, file=sys.stderr)
+        return 2
     took = time.monotonic() - began
     if ending.timeline.violations and not asked.show:
         print(*ending.timeline.lines, sep="\n")

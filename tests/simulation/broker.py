@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from spool.errors import StorageError
 from tests.simulation.scheduler import Scheduler
 
 
@@ -52,4 +51,4 @@ class Broker:
 
     def _refuse_when_down(self) -> None:
         if self.down:
-            raise StorageError("Redis does not answer.")
+            raise self._scheduler.current().process.product.errors.StorageError("Redis does not answer.")

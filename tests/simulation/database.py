@@ -49,12 +49,14 @@ class WriteLock:
 
 class DatabaseFaults:
     """What goes wrong now. `down`: how many outages last; `cut` decides at each commit: "before", "after" or
-    None; `committed` is told of each commit."""
+    None; `committed` is told of each commit, and whether the
+    process is; `foreign`: whether this lease is none of this process."""
 
     def __init__(self) -> None:
         self.down = 0
         self.cut: Callable[[Process], str | None] = lambda _: None
-        self.committed: Callable[[Process], None] = lambda _: None
+        self.committed: Callable[[Process, bool], None] = lambda _process, _told: None
+        self.foreign: Callable[[Process, str | None], bool] = lambda _process, _owner: False
 
 
 class SimulatedDatabase:
@@ -71,7 +73,9 @@ class SimulatedDatabase:
         engine = sqlalchemy.create_engine(url, **options)
         process = self._scheduler.current().process
         connections: list[Any] = []
-        event.listen(engine, "connect", lambda connection, _: self._connected(connection, connections))
+        event.listen(
+            engine, "connect", lambda connection, _: self._connected(process, connection, connections)
+        )
         event.listen(engine, "begin", lambda connection: self._begin(process, connection))
         event.listen(engine, "checkin", lambda connection, _: self._lock.give_back(connection))
         dialect: Any = engine.dialect
@@ -82,6 +86,7 @@ class SimulatedDatabase:
 
         def do_rollback(connection: Any) -> None:
             roll_back(connection)
+            self._dead.discard(id(_raw(connection)))  # as if it were connected anew
             self._lock.give_back(_raw(connection))
 
         def do_execute(cursor: Any, *arguments: Any) -> None:
@@ -105,10 +110,11 @@ class SimulatedDatabase:
                 holder.rollback()
                 self._lock.give_back(holder)
 
-    def _connected(self, connection: Any, connections: list[Any]) -> None:
+    def _connected(self, process: Process, connection: Any, connections: list[Any]) -> None:
         connection.execute("PRAGMA synchronous=OFF")
         self._dead.discard(id(connection))  # the id of one that is closed
         connections.append(connection)
+        connection.create_function("simulated_foreign", 1, lambda owner: self._faults.foreign(process, owner))
         connection.create_function("strftime", -1, self._strftime)
         connection.create_function("date", 1, lambda _: f"{self._now():%Y-%m-%d}")
         connection.create_function("julianday", 1, lambda _: self._now().timestamp() / 86400 + 2440587.5)
@@ -136,6 +142,8 @@ class SimulatedDatabase:
 
     def _commit(self, process: Process, connection: Any, commit: Callable[[Any], None]) -> None:
         raw = _raw(connection)
+        if id(raw) in self._dead:
+            raise Cut("the server ended this transaction")
         if self._lock.holder is not raw:  # it only read
             commit(connection)
             return
@@ -144,7 +152,7 @@ class SimulatedDatabase:
         if cut == "before":
             raise Cut("the connection was cut before the commit")
         commit(connection)
-        self._faults.committed(process)
+        self._faults.committed(process, cut is None)
         self._lock.give_back(raw)
         if cut == "after":
             raise Cut("the connection was cut after the commit")

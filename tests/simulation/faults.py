@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from tests.simulation.broker import Broker
 from tests.simulation.database import DatabaseFaults, SimulatedDatabase
@@ -12,12 +13,15 @@ from tests.simulation.objects import Objects
 from tests.simulation.scheduler import NS, Process
 from tests.simulation.timeline import Timeline
 
-AT_A_FAILPOINT = 0.0015
-AT_A_COMMIT = 0.0008
+AT_A_FAILPOINT = 0.004
+AT_A_COMMIT = 0.002
 AT_A_BATCH = 0.003
 SLOW_BATCHES = 0.01
 LOST, DOUBLED, LATE = 0.02, 0.02, 0.05
+OUTAGES_S = (2, 2, 2, 10, 10, 30, 60, 400)
 HOUR_S = 3600
+CUT_S = 4
+"""What a cut connection costs at most."""
 
 
 @dataclass
@@ -44,6 +48,8 @@ class FaultInjector:
         edges.database_faults.cut = self.cut
         edges.engines.death = lambda: self._happens(AT_A_BATCH)
         edges.engines.slowness = lambda: 40.0 if self._happens(SLOW_BATCHES) else 1.0
+        self.cancel: Callable[[str], None] = lambda _: None
+        """A person asks to cancel this job."""
         edges.broker.lost, edges.broker.doubled, edges.broker.late = LOST, DOUBLED, LATE
 
     def run(self) -> None:
@@ -59,6 +65,8 @@ class FaultInjector:
             self._lose_broker,
             self._lose_objects,
             self._drain_worker,
+            self._kill_while_cancelling,
+            self._break_engine,
             self._unmount_share,
             self._set_clock,
         ]
@@ -70,13 +78,18 @@ class FaultInjector:
             self._scheduler.spawn(self._fleet.outside, "fault", self._random.choice(faults))
 
     def pass_failpoint(self, name: str) -> None:
-        """At each named place of the product another thread may come first, and at times the process ends."""
+        """At each named place of the product another thread may come first, and at times the process ends or
+        is frozen for longer than a lease."""
         process = self._scheduler.current().process
         self._scheduler.sleep(0)
         if process is not self._fleet.outside and self._happens(AT_A_FAILPOINT):
             self.count += 1
             self._timeline.note(f"{process.name} at {name}")
-            self._fleet.kill(process)
+            if self._random.random() < 0.5:
+                self._fleet.kill(process)
+            else:
+                self._scheduler.spawn(self._fleet.outside, "freeze", partial(self._freeze, process))
+                self._scheduler.sleep(0.001)
 
     def cut(self, process: Process) -> str | None:
         """Whether the connection is cut at this commit: "before" it, "after" it, or not."""
@@ -85,7 +98,8 @@ class FaultInjector:
         self.count += 1
         how = self._random.choice(["before", "after"])
         self._timeline.note(f"{process.name}: its connection is cut {how} a commit")
-        process.troubled_ns = self._scheduler.now_ns
+        now = self._scheduler.now_ns
+        process.troubles.append((now, now + CUT_S * NS))
         return how
 
     def _happens(self, share: float) -> bool:
@@ -93,9 +107,37 @@ class FaultInjector:
 
     # --- processes ------------------------------------------------------------------------------------------
 
+    def _choose_busy(self) -> Process | None:
+        """A worker's process, mostly one that runs a job."""
+        busy = [self._fleet.processes[each] for each in sorted(set(self._history.running.values()))]
+        busy = [each for each in busy if not each.dead and not each.frozen]
+        if busy and self._random.random() < 0.8:
+            return self._random.choice(busy)
+        running = self._fleet.choose_worker()
+        return None if running is None else running.process
+
     def _kill_worker(self) -> None:
-        if (running := self._fleet.choose_worker()) is not None:
-            self._fleet.kill(running.process)
+        if (process := self._choose_busy()) is not None:
+            self._fleet.kill(process)
+
+    def _kill_while_cancelling(self) -> None:
+        """A person cancels a job, and its worker ends before it has seen that."""
+        if not (running := sorted(self._history.running.items())):
+            return
+        job, worker_id = self._random.choice(running)
+        self.cancel(job)
+        self._scheduler.sleep(self._random.uniform(0.1, 2))
+        self._fleet.kill(self._fleet.processes[worker_id])
+
+    def _break_engine(self) -> None:
+        """The engine of a worker ends soon after each start."""
+        if (process := self._choose_busy()) is None:
+            return
+        seconds = self._random.choice([30, 120, 300])
+        self._timeline.note(f"{process.name}: its engine does not stay for {seconds} s")
+        self._edges.engines.broken.add(process)
+        self._scheduler.sleep(seconds)
+        self._edges.engines.broken.discard(process)
 
     def _kill_api(self) -> None:
         if (running := self._fleet.choose_api()) is not None:
@@ -106,15 +148,15 @@ class FaultInjector:
             self._fleet.drain(running)
 
     def _freeze_worker(self) -> None:
-        if (running := self._fleet.choose_worker()) is not None:
-            self._freeze(running.process)
+        if (process := self._choose_busy()) is not None:
+            self._freeze(process)
 
     def _freeze_api(self) -> None:
         if (running := self._fleet.choose_api()) is not None:
             self._freeze(running.process)
 
     def _freeze(self, process: Process) -> None:
-        seconds = self._random.choice([3, 15, 25, 40, 300])
+        seconds = self._random.choice([3, 15, 25, 40, 40, 120])
         asleep = self._random.random() < 0.5  # the whole machine, with the engine's process
         all_of_it = [process, *process.children] if asleep else [process]
         self._timeline.note(f"{process.name} {'asleep' if asleep else 'frozen'} for {seconds} s")
@@ -139,17 +181,22 @@ class FaultInjector:
     # --- what they depend on --------------------------------------------------------------------------------
 
     def _lose_database(self) -> None:
-        seconds = self._random.choice([2, 10, 60, 400])
+        if self._edges.database_faults.down:
+            return
+        seconds = self._random.choice(OUTAGES_S)
         self._timeline.note(f"the database is down for {seconds} s")
+        began = self._scheduler.now_ns
         self._edges.database_faults.down += 1
         self._scheduler.sleep(seconds)
         self._edges.database_faults.down -= 1
         for process in self._fleet.processes.values():
-            process.troubled_ns = self._scheduler.now_ns
+            process.troubles.append((began, self._scheduler.now_ns))
         self._timeline.note("the database is back")
 
     def _lose_broker(self) -> None:
-        seconds = self._random.choice([2, 10, 60, 400])
+        if self._edges.broker.down:
+            return
+        seconds = self._random.choice(OUTAGES_S)
         self._timeline.note(f"the broker is down for {seconds} s, and forgets all messages")
         self._edges.broker.lose_everything()
         self._edges.broker.down += 1
@@ -158,8 +205,8 @@ class FaultInjector:
         self._timeline.note("the broker is back")
 
     def _lose_objects(self) -> None:
-        seconds, share = self._random.choice([5, 60, 200]), self._random.choice([0.3, 1.0])
-        full = self._random.random() < 0.2
+        seconds, share = self._random.choice([5, 60, 60, 200]), self._random.choice([0.3, 1.0])
+        full = self._random.random() < 0.4
         said = "is full" if full else f"refuses {share:.0%}"
         self._timeline.note(f"the object store {said} for {seconds} s")
         self._edges.objects.full = full

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from api.delivery.webhook_dispatcher import Answer, WebhookDispatcher
 from spool import clock
@@ -12,28 +13,32 @@ from spool.background.content_deleter import ContentDeleter
 from spool.background.event_sequencer import EventSequencer
 from spool.background.sweeper import Sweeper
 from spool.background.thread import BackgroundLoop
-from spool.errors import SpoolError
 from spool.objects import ObjectStore
 from spool.settings import Settings
 from spool.settings.secret_key import SecretBox
 from spool.store.database import Database
 from tests.simulation.broker import Broker
 from tests.simulation.objects import Objects, SimulatedStore
+from tests.simulation.product import Product
 from tests.simulation.scheduler import NS, Process, Scheduler
 from tests.simulation.timeline import Timeline
-from worker.app import Worker
-from worker.jobs.runner import run_next
 from worker.jobs.services import JobServices
 
 LOOK_S = 5.0
 WEBHOOKS_S = 60.0
+DRAIN_S = 60.0
+RESTART_S = 20.0
+"""The longest time until a process that has ended is started again."""
 
 
 class Consumer:
     """Celery's part of a worker: takes messages while a thread is free, and runs the task for each."""
 
-    def __init__(self, scheduler: Scheduler, broker: Broker, services: JobServices, threads: int) -> None:
+    def __init__(
+        self, scheduler: Scheduler, broker: Broker, services: JobServices, threads: int, product: Product
+    ) -> None:
         self._scheduler, self._broker, self._services, self._threads = scheduler, broker, services, threads
+        self._run_next = product.module("worker.jobs.runner").run_next
         self._queues: list[str] = []
         self._running: list[clock.Thread] = []
         self._numbers = 0
@@ -66,30 +71,16 @@ class Consumer:
 
     def _transcribe(self, job_id: str) -> None:
         hinted: str | None = job_id
-        while run_next(self._services, hinted) is not None:
+        while self._run_next(self._services, hinted) is not None:
             hinted = None
 
 
-class SimulatedWorker(Worker):
-    """A worker whose process is simulated: nothing catches signals, and leaving is a death."""
-
-    def __init__(self, settings: Settings, leave: Callable[[], None]) -> None:
-        super().__init__(settings)
-        self._die = leave
-
-    @property
-    def draining(self) -> clock.Event:
-        return self._draining
-
-    def free_memory(self) -> None:
-        """What the operating system does when a process ends."""
-        self._engine._slots._memory.unlink()
-
-    def _catch_signals(self) -> None:
-        """A simulated process gets none."""
-
-    def _leave(self, context: object, heartbeat: object, hanging: bool) -> None:
-        self._die()
+def make_worker(product: Product, settings: Settings, leave: Callable[[], None]) -> Any:
+    """A worker of this version in a simulated process: nothing catches signals, and leaving is a death."""
+    made = product.module("worker.app").Worker(settings)
+    made._catch_signals = lambda: None
+    made._leave = lambda *_: leave()
+    return made
 
 
 @dataclass
@@ -97,14 +88,15 @@ class RunningWorker:
     """A worker process, from start to end."""
 
     process: Process
-    worker: SimulatedWorker
+    worker: Any
 
     def main(self, scheduler: Scheduler, broker: Broker) -> None:
         """What the process does."""
         services = self.worker.start(None)  # the broker's functions are simulated
-        consumer = Consumer(scheduler, broker, services, services.context.settings.concurrency)
+        settings = services.context.settings
+        consumer = Consumer(scheduler, broker, services, settings.concurrency, self.process.product)
         self.worker.intake.attach(consumer)
-        consumer.run(self.worker.draining)
+        consumer.run(self.worker._draining)
         self.worker.stop()
 
 
@@ -149,21 +141,27 @@ class RunningApi:
 
 class Fleet:
     """Starts processes, and starts again what has ended, as launchd or systemd would. `calm`: no more faults
-    and no more load; `killed` is told of each worker that was killed, by its id."""
+    and no more load; `older`: a version that half of the workers run."""
 
     def __init__(
-        self, scheduler: Scheduler, timeline: Timeline, broker: Broker, objects: Objects, folder: Path
+        self,
+        scheduler: Scheduler,
+        timeline: Timeline,
+        broker: Broker,
+        objects: Objects,
+        folder: Path,
+        older: Product | None = None,
     ) -> None:
+        self.present, self.older = Product(), older
         self.scheduler, self._timeline = scheduler, timeline
         self._broker, self._objects, self._folder = broker, objects, folder
         self.outside = Process("world")
-        self.calm = False
+        self.calm = self.closing = False
         self.share = folder / "share"
         self.workers: dict[str, RunningWorker] = {}
         self.apis: dict[str, RunningApi] = {}
         self.processes: dict[str, Process] = {}
         """Every worker process there ever was, by its worker's id."""
-        self.killed: Callable[[str], None] = lambda _: None
         self.receive: Callable[[str], int] = lambda _: 200
         self._starts: Counter[str] = Counter()
 
@@ -179,19 +177,24 @@ class Fleet:
         """Start a process of this name: `api1`, `w2`."""
         self._starts[name] += 1
         skew = round(self.scheduler.random.uniform(-2, 2) * NS)
-        process = Process(f"{name}.{self._starts[name]}", skew, troubled_ns=self.scheduler.now_ns)
-        self._timeline.note(f"{process.name} starts")
+        product, version = self._choose_product(name)
+        process = Process(f"{name}.{self._starts[name]}", skew, product)
+        self._timeline.note(f"{process.name} starts{version}")
         run = self._run_api if name.startswith("api") else self._run_worker
         self.scheduler.spawn(process, "main", partial(run, name, process))
+
+    def _choose_product(self, name: str) -> tuple[Product, str]:
+        """The present version, or for half of the workers' starts the older one; and how that is said."""
+        if self.older is None or name.startswith("api") or self.scheduler.random.random() < 0.5:
+            return self.present, ""
+        return self.older, ", of the older version"
 
     def kill(self, process: Process) -> None:
         """Kill the process; it is started again. Does not return to a thread of it."""
         if process.dead:
             return
+        process.killed = True
         self._timeline.note(f"{process.name} killed")
-        for worker_id, own in self.processes.items():
-            if own is process:
-                self.killed(worker_id)
         self._start_again(process)
         self.scheduler.kill(process)
 
@@ -202,9 +205,16 @@ class Fleet:
         self.workers.pop(running.process.name.partition(".")[0], None)
         running.worker.drain()
 
-    def settings(self, name: str) -> Settings:
-        """The settings of a process."""
-        return Settings(
+    def close(self) -> None:
+        """Drain all workers, and wait until they have ended: an audit compares what they did and billed."""
+        self.closing = True
+        for running in list(self.workers.values()):
+            self.drain(running)
+        self.scheduler.sleep(DRAIN_S)
+
+    def settings(self, name: str, product: Product) -> Settings:
+        """The settings of a process of this version."""
+        settings: Settings = product.module("spool.settings").Settings(
             home=self._folder / name,
             database_url=f"sqlite:///{self._folder / 'spool.db'}",
             models={"simulated": "simulated"},
@@ -213,22 +223,24 @@ class Fleet:
             concurrency=3,
             engine_slots=6,
             heartbeat_seconds=10.0,
-            sweep_seconds=20.0,
+            sweep_seconds=60.0,
             yield_seconds=60.0,
             disk_floor_bytes=0,
             language_check=False,
             compute_type="float32",  # an idle worker would start a process that measures its models
             min_qoi=0,
         )
+        return settings
 
     def _run_worker(self, name: str, process: Process) -> None:
         try:
-            made = SimulatedWorker(self.settings(name), partial(self.kill, process))
-            process.ends.append(made.free_memory)
+            settings = self.settings(name, process.product)
+            made = make_worker(process.product, settings, partial(self.kill, process))
+            process.ends.append(made._engine._slots._memory.unlink)  # as the operating system does
             self.processes[made.info.id] = process
             self.workers[name] = RunningWorker(process, made)
             self.workers[name].main(self.scheduler, self._broker)
-        except SpoolError as error:
+        except process.product.errors.SpoolError as error:
             self._timeline.note(f"{process.name} did not start: {error.message}")
         else:
             self._timeline.note(f"{process.name} has ended")
@@ -238,7 +250,10 @@ class Fleet:
 
     def _run_api(self, name: str, process: Process) -> None:
         api = RunningApi(
-            process, self.settings(name), SimulatedStore(self._objects), lambda it: self.receive(it)
+            process,
+            self.settings(name, process.product),
+            SimulatedStore(self._objects),
+            lambda it: self.receive(it),
         )
         api.start()
         self.apis[name] = api
@@ -249,8 +264,11 @@ class Fleet:
             if name in running and running[name].process is process:
                 del running[name]
 
+        if self.closing:
+            return
+
         def later() -> None:
-            self.scheduler.sleep(self.scheduler.random.uniform(1, 60))
+            self.scheduler.sleep(self.scheduler.random.uniform(1, RESTART_S))
             self.start(name)
 
         self.scheduler.spawn(self.outside, f"start {name}", later)

@@ -38,8 +38,13 @@ MOVES = {
     ("failed", "queued"),
     ("cancelled", "queued"),
 }
-CALM_S = 45.0
-"""A worker that could work for so long has renewed its leases: a lease, and what a renewal may take."""
+CALM_S, TOLERATED_S = 45.0, 8.0
+"""A worker that something kept from its work for at most `TOLERATED_S` in the last `CALM_S` has renewed its
+leases: they last 20 s, and are renewed every 2 s."""
+GIVEN_UP_S = 290.0
+"""A worker gives its leases up after it could not renew them for some 300 s."""
+CANCEL_S = 5.0
+"""Within this time a worker ends a job that a person cancels, if nothing keeps it from that."""
 CRASHES = 3
 _AT = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
 _PAIRS = ", ".join(f"old_{each}, new_{each}" for each in COLUMNS)
@@ -49,11 +54,19 @@ _TABLES = f"""
 CREATE TABLE simulated_history (number INTEGER PRIMARY KEY, at TEXT, job TEXT, chunk INTEGER, {_PAIRS});
 CREATE TRIGGER simulated_jobs AFTER UPDATE ON jobs WHEN {_CHANGED}
 BEGIN INSERT INTO simulated_history (at, job, {_PAIRS}) VALUES ({_AT}, NEW.id, {_VALUES}); END;
+CREATE TRIGGER simulated_renewals AFTER UPDATE OF lease_until ON jobs
+WHEN NEW.lease_until IS NOT OLD.lease_until AND NEW.lease_owner IS OLD.lease_owner AND NOT ({_CHANGED})
+    AND simulated_foreign(OLD.lease_owner)
+BEGIN INSERT INTO simulated_history (at, job, {_PAIRS}) VALUES ({_AT}, NEW.id, {_VALUES}); END;
 CREATE TRIGGER simulated_submissions AFTER INSERT ON jobs
 BEGIN INSERT INTO simulated_history (at, job, new_state) VALUES ({_AT}, NEW.id, NEW.state); END;
 CREATE TRIGGER simulated_chunks AFTER INSERT ON chunks
 BEGIN INSERT INTO simulated_history (at, job, chunk, new_attempt)
-    VALUES ({_AT}, NEW.job_id, NEW.number, NEW.attempt); END;
+    VALUES ({_AT}, NEW.job_id, NEW.number, NEW.attempt);
+    INSERT INTO simulated_history (at, job, chunk, new_state, old_attempt, new_attempt)
+        SELECT {_AT}, id, NEW.number, state, attempt, NEW.attempt FROM jobs
+        WHERE id = NEW.job_id AND (attempt <> NEW.attempt OR state NOT IN ('running', 'done'));
+END;
 CREATE TRIGGER simulated_drops AFTER DELETE ON chunks
 BEGIN INSERT INTO simulated_history (at, job, chunk, old_attempt)
     VALUES ({_AT}, OLD.job_id, OLD.number, OLD.attempt); END;
@@ -98,7 +111,8 @@ class History:
         self._last = 0
         self._claimed_at: dict[tuple[str, int], int] = {}
         self._saved: dict[tuple[str, int], int] = {}
-        self._kills: Counter[str] = Counter()
+        self._cancelled_at: dict[str, int] = {}
+        self._unknown: set[tuple[str, int]] = set()
         self._endings: dict[str, Counter[str]] = defaultdict(Counter)
         self._received: dict[str, Counter[str]] = defaultdict(Counter)
         self.running: dict[str, str] = {}
@@ -117,28 +131,33 @@ class History:
         connection.executescript(_TABLES)
         connection.close()
 
-    def collect(self, committer: Process) -> None:
-        """Judge what this process has just committed."""
+    def collect(self, committer: Process, told: bool) -> None:
+        """Judge what this process has just committed; `told`: it learns of that."""
         query = "SELECT * FROM simulated_history WHERE number > ? ORDER BY number"
         for number, at, job, chunk, *values in self._connection.execute(query, (self._last,)).fetchall():
             self._last = number
             old, new = Row(*values[::2]), Row(*values[1::2])
-            if chunk is not None:
+            if chunk is not None and new.state is not None:
+                what = f"chunk {chunk} by attempt {new.attempt}, and attempt {old.attempt} is {new.state}"
+                self._violate("who holds the job saves", job, what)
+            elif chunk is not None:
                 self._note_chunk(job, chunk, saved=new.attempt is not None)
             elif old.state is None:
                 self.submitted.append(job)
             else:
                 self._judge(at, job, old, new, committer)
+                if not told and new.state == "running":
+                    self._unknown.add((job, new.attempt))
+
+    def is_foreign(self, process: Process, owner: str | None) -> bool:
+        """Whether a lease of this worker, or of nobody, is none of this process."""
+        return self._owners.get(str(owner)) is not process
 
     def note_decoded(self, job: str, attempt: int, index: int) -> None:
         """An engine decoded a chunk."""
         saved, claimed = self._saved.get((job, index)), self._claimed_at.get((job, attempt))
         if saved is not None and claimed is not None and saved < claimed:
             self._violate("a chunk is decoded once", job, f"chunk {index} again, by attempt {attempt}")
-
-    def note_killed(self, worker_id: str) -> None:
-        """This worker was killed."""
-        self._kills.update(job for job, owner in self.running.items() if owner == worker_id)
 
     def receive(self, body: str) -> None:
         """The receiver of the webhook has got this."""
@@ -166,16 +185,22 @@ class History:
     def _judge(self, at: str, job: str, old: Row, new: Row, committer: Process) -> None:
         if old.state != new.state and (old.state, new.state) not in MOVES:
             self._violate("states move as drawn", job, f"{old.state} became {new.state}")
-        if new.attempt != old.attempt:
+        if new.attempt != old.attempt or (new.state == "running" and old.state != "running"):
             self._judge_claim(job, old, new, committer)
+        elif new.lease_until != old.lease_until and new.lease_owner == old.lease_owner:
+            self._violate("who holds the job renews", job, f"its lease was renewed by {committer.name}")
         if old.lease_owner is not None and new.lease_owner != old.lease_owner:
-            self._judge_loss(at, job, old, committer)
+            self._judge_loss(at, job, old, committer, known=(job, old.attempt) not in self._unknown)
         if new.crashes > old.crashes:
             self._judge_crash(job, old, new)
         if new.retries > old.retries + 1 or (new.retries > old.retries) != (old.state in ENDED):
             self._violate("a retry is counted once", job, f"{old.retries} became {new.retries}")
         if old.cancel_requested and old.state == "running" and new.state == "queued":
             self._violate("a cancel is not forgotten", job, "it was queued again")
+        if new.cancel_requested and not old.cancel_requested:
+            self._cancelled_at[job] = self._scheduler.now_ns
+        elif old.cancel_requested and new.state != "running":
+            self._judge_cancel(job, old)
         if old.state != new.state or old.attempt != new.attempt:
             self._note_move(job, old, new)
 
@@ -183,29 +208,48 @@ class History:
         if new.state != "running" or new.attempt != old.attempt + 1:
             self._violate("a claim is one attempt", job, f"attempt {old.attempt} became {new.attempt}")
         since = committer.draining_since_ns
-        if since is not None and self._scheduler.now_ns - since > 5 * NS:
+        if since is not None and self._scheduler.now_ns - since > 3 * NS:
             self._violate("who drains claims nothing", job, f"claimed by {committer.name}")
         self._claimed_at[job, new.attempt] = self._last
 
-    def _judge_loss(self, at: str, job: str, old: Row, committer: Process) -> None:
-        """A claim ended. Unless its own worker did that, its lease had run out, and not without a reason."""
+    def _judge_loss(self, at: str, job: str, old: Row, committer: Process, *, known: bool) -> None:
+        """A claim ended. Unless its own worker did that, its lease had run out, and not without a reason.
+        known: the worker has learnt of its claim."""
         owner = self._owners.get(str(old.lease_owner))
-        if owner is None or owner is committer:
-            return
+        if owner is None or owner is committer or (owner.dead and not owner.killed):
+            return  # one that ended by itself says so through its successor
         if str(old.lease_until)[:23] > at:
             what = f"taken from {owner.name} by {committer.name} before the lease ran out"
             self._violate("a claim is held by one", job, what)
-        well_s = (self._scheduler.now_ns - owner.troubled_ns) / NS
-        if not (owner.dead or owner.frozen) and self.fleet_is_calm() and well_s > CALM_S:
+        now = self._scheduler.now_ns
+        since, given_up = now - round(CALM_S * NS), now - round((CALM_S + GIVEN_UP_S) * NS)
+        if owner.longest_trouble_s(given_up) > GIVEN_UP_S:
+            return
+        if known and self._could_work(owner, since, TOLERATED_S):
             self._violate("who works keeps the job", job, f"taken from {owner.name}, which was well")
+
+    def _judge_cancel(self, job: str, old: Row) -> None:
+        """A job that was to be cancelled has ended, or its lease was lost."""
+        asked, owner = self._cancelled_at.get(job), self._owners.get(str(old.lease_owner))
+        if asked is None or owner is None or not self._could_work(owner, asked, 0):
+            return
+        took = (self._scheduler.now_ns - asked) / NS
+        if took > CANCEL_S:
+            self._violate("a cancel is obeyed", job, f"{owner.name} needed {took:.1f} s")
+
+    def _could_work(self, owner: Process, since_ns: int, tolerated_s: float) -> bool:
+        """Whether since then nothing has kept the worker from its work for longer."""
+        if owner.dead or owner.frozen or not self.fleet_is_calm():
+            return False
+        return owner.troubled_s(since_ns) <= tolerated_s
 
     def _judge_crash(self, job: str, old: Row, new: Row) -> None:
         taken = old.lease_owner is not None and new.lease_owner is None
         accused = {old.lease_owner} if taken else old.suspected - new.suspected
         owners = [self._owners[each] for each in sorted(map(str, accused)) if each in self._owners]
-        if sum(owner.dead for owner in owners) < min(len(owners), new.crashes - old.crashes):
+        if sum(owner.killed for owner in owners) < min(len(owners), new.crashes - old.crashes):
             names = ", ".join(owner.name for owner in owners)
-            self._violate("crashes are deaths", job, f"a crash of {names} was counted, and it lives")
+            self._violate("crashes are deaths", job, f"a crash of {names} was counted, and nothing killed it")
 
     def _note_move(self, job: str, old: Row, new: Row) -> None:
         name = self._name(job)
@@ -231,8 +275,8 @@ class History:
     def _judge_ending(self, job: str, new: Row) -> None:
         deserved = self.expected[job].codes if job in self.expected else frozenset[str]()
         if new.state == "failed":
-            killed = new.error_code == "poison" and self._kills[job] >= CRASHES
-            if new.error_code not in deserved and not killed:
+            crashed = new.error_code == "poison" and new.crashes >= CRASHES  # each was judged
+            if new.error_code not in deserved and not crashed:
                 self._violate("no fault of the surroundings fails a job", job, f"failed as {new.error_code}")
         elif new.state == "done" and deserved:
             self._violate("bad input is refused", job, f"done, and it deserves {sorted(deserved)}")

@@ -25,6 +25,13 @@ DESERVED = {
     "poison": frozenset({"engine_crashed", "poison"}),
 }
 LENGTHS = (3, 8, 20, 45, 90, 180)
+BURSTS = (1, 1, 2, 4, 12, 30)
+MEAN_BURST = sum(BURSTS) / len(BURSTS)
+CHANGES = 0.3
+"""How often a burst comes with a change of a job."""
+LEVELS = (10, 13)
+COPIES = 0.1
+"""How many uploads have the content of another, by chance."""
 SHARED = 24
 """Recordings on the share."""
 
@@ -34,13 +41,19 @@ def recording(kind: str, seconds: int, level: int) -> bytes:
     """A recording's bytes: bursts of a tone, which are cut into chunks at their pauses."""
     if kind == "text":
         return b"This is not a recording.\n" * (10 + level)
-    t = np.arange(seconds * RATE, dtype=np.float32) / RATE
-    samples = (0.01 * level * ((t % 4.0) < 3.5) * np.sin(2 * np.pi * 220 * t)).astype(np.float32)
+    t = np.arange(4 * RATE, dtype=np.float32) / RATE
+    burst = (0.01 * level * (t < 3.5) * np.sin(2 * np.pi * 220 * t)).astype(np.float32)
+    samples = np.resize(burst, seconds * RATE)
     if kind == "poison":
         samples[len(samples) // 2] = POISON
     file = io.BytesIO()
     soundfile.write(file, samples, RATE, format="WAV", subtype="PCM_16")
     return file.getvalue()
+
+
+def number_bytes(number: int) -> bytes:
+    """A last sample that sets a recording apart from all others."""
+    return (number % 30_000).to_bytes(2, "little")
 
 
 def fill_share(folder: Path) -> None:
@@ -65,26 +78,25 @@ class Load:
         """Submit jobs, and now and then change one."""
         scheduler = self._fleet.scheduler
         while True:
-            scheduler.sleep(self._random.expovariate(self._jobs_an_hour / 3600))
+            scheduler.sleep(self._random.expovariate(self._jobs_an_hour / MEAN_BURST / 3600))
             if self._fleet.calm:
                 return
             if (api := self._fleet.choose_api()) is None:
                 continue
-            self._requests += 1
-            scheduler.spawn(
-                api.process, f"request-{self._requests}", partial(self._submit, api, self._requests)
-            )
-            if self._history.submitted and self._random.random() < 0.1:
-                job = self._random.choice(self._history.submitted[-20:])
-                change = self._random.choice([cancel_job, cancel_job, retry_job])
-                scheduler.spawn(api.process, "change", partial(self._change, api, job, change))
+            for _ in range(self._random.choice(BURSTS)):
+                self._requests += 1
+                scheduler.spawn(
+                    api.process, f"request-{self._requests}", partial(self._submit, api, self._requests)
+                )
+            if self._history.submitted and self._random.random() < CHANGES:
+                self._change_one(api)
 
     def _submit(self, api: RunningApi, number: int) -> None:
         job_id = new_id("job")
         kind = self._random.choices(["good", "text", "poison"], [94, 3, 3])[0]
         self._history.expected[job_id] = Expected(f"job {number}", DESERVED[kind])
         try:
-            source, sha256 = self._make_source(api, job_id, kind)
+            source, sha256 = self._make_source(api, job_id, kind, number)
             failpoints.failpoint("create.stored")
             with api.database.begin() as tx:
                 create_job(tx, self._new_job(job_id, number, source, sha256))
@@ -94,11 +106,13 @@ class Load:
         failpoints.failpoint("create.committed")
         api.sweeper.wake()
 
-    def _make_source(self, api: RunningApi, job_id: str, kind: str) -> tuple[Source, str | None]:
+    def _make_source(self, api: RunningApi, job_id: str, kind: str, number: int) -> tuple[Source, str | None]:
         if kind == "good" and self._random.random() < 0.3:
             path = self._share / f"tape-{self._random.randrange(SHARED)}.wav"
             return Source("file", path.as_uri(), None), None
-        data = recording(kind, self._random.choice(LENGTHS), self._random.randint(10, 25))
+        data = recording(kind, self._random.choice(LENGTHS), self._random.randint(*LEVELS))
+        if kind == "good" and self._random.random() > COPIES:
+            data = data[:-2] + number_bytes(number)
         info = api.objects.put_bytes(f"jobs/{job_id}/source", data)
         return Source("upload", info.key, info.size), info.sha256
 
@@ -113,6 +127,21 @@ class Load:
             reuse=self._random.random() < 0.3,
             project=self._random.choice(["oral", "court"]),
         )
+
+    def _change_one(self, api: RunningApi) -> None:
+        """Ask for a change of a job, mostly of one that runs."""
+        running = sorted(self._history.running)
+        if running and self._random.random() < 0.7:
+            job, change = self._random.choice(running), cancel_job
+        else:
+            job = self._random.choice(self._history.submitted[-20:])
+            change = self._random.choice([cancel_job, retry_job])
+        self._fleet.scheduler.spawn(api.process, "change", partial(self._change, api, job, change))
+
+    def cancel(self, job: str) -> None:
+        """A person asks to cancel the job."""
+        if (api := self._fleet.choose_api()) is not None:
+            self._change(api, job, cancel_job)
 
     def _change(self, api: RunningApi, job: str, change: Callable[..., object]) -> None:
         self._history.changed_by_people.add(job)

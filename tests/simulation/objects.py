@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import BinaryIO
 
 from spool import clock
-from spool.errors import DiskFull, NotFound, SourceChanged, StorageError
 from spool.objects.base import NewObject, ObjectInfo, check_key
+from tests.simulation.product import Product
 from tests.simulation.scheduler import Scheduler
 
 
 class Objects:
-    """What is stored, the same for all processes. `refused`: the share of operations that fail."""
+    """What is stored, the same for all processes: bytes, time and SHA-256. `refused`: the share of operations
+    that fail."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
-        self.stored: dict[str, tuple[bytes, datetime]] = {}
+        self.stored: dict[str, tuple[bytes, datetime, str]] = {}
         self.refused = 0.0
         self.full = False
 
@@ -26,8 +27,9 @@ class Objects:
 class SimulatedStore:
     """An `ObjectStore`."""
 
-    def __init__(self, objects: Objects) -> None:
-        self._objects = objects
+    def __init__(self, objects: Objects, product: Product | None = None) -> None:
+        """`product`: the version whose errors it raises."""
+        self._objects, self._errors = objects, (product or Product()).errors
 
     def put_file(self, key: str, path: Path, content_type: str = "") -> ObjectInfo:
         return self.put_bytes(key, path.read_bytes(), content_type)
@@ -35,8 +37,8 @@ class SimulatedStore:
     def put_bytes(self, key: str, data: bytes, content_type: str = "") -> ObjectInfo:
         self._answer()
         if self._objects.full:
-            raise DiskFull("The object store is full.")
-        self._objects.stored[check_key(key)] = data, clock.now()
+            raise self._errors.DiskFull("The object store is full.")
+        self._objects.stored[check_key(key)] = data, clock.now(), hashlib.sha256(data).hexdigest()
         self._answer()  # it may be there although the answer is lost
         return self._info(key)
 
@@ -47,9 +49,9 @@ class SimulatedStore:
     def open(self, key: str, etag: str | None = None, start: int = 0) -> BinaryIO:
         self._answer()
         if key not in self._objects.stored:
-            raise NotFound(f"There is no object {key}.")
+            raise self._errors.NotFound(f"There is no object {key}.")
         if etag is not None and etag != self._info(key).etag:
-            raise SourceChanged(f"The object {key} has changed.")
+            raise self._errors.SourceChanged(f"The object {key} has changed.")
         return BytesIO(self._objects.stored[key][0][start:])
 
     def open_to_copy(self, key: str, etag: str | None = None) -> BinaryIO:
@@ -82,12 +84,11 @@ class SimulatedStore:
         self._answer()
 
     def _info(self, key: str) -> ObjectInfo:
-        data, modified = self._objects.stored[key]
-        digest = hashlib.sha256(data).hexdigest()
+        data, modified, digest = self._objects.stored[key]
         return ObjectInfo(key, len(data), digest[:16], digest, modified.astimezone(UTC))
 
     def _answer(self) -> None:
         scheduler = self._objects.scheduler
         scheduler.sleep(scheduler.random.uniform(0.001, 0.02))
         if self._objects.refused and scheduler.random.random() < self._objects.refused:
-            raise StorageError("The object store does not answer.")
+            raise self._errors.StorageError("The object store does not answer.")

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import greenlet
 
 from spool import clock
+from tests.simulation.product import Product
 
 NS = 1_000_000_000
 BEGAN = 1_800_000_000 * NS
@@ -27,17 +28,28 @@ MOST_TURNS_AT_ONCE = 1_000_000
 @dataclass(eq=False)
 class Process:
     """A simulated process. `skew_ns`: how far its host's clock is ahead; `ends` are called when it ends;
-    `troubled_ns`: until when something kept it from its work."""
+    `killed`: it did not end by itself; `troubles`: when something kept it from its work."""
 
     name: str
     skew_ns: int = 0
+    product: Product = field(default_factory=Product)
     frozen: bool = False
     dead: bool = False
-    troubled_ns: int = 0
+    killed: bool = False
+    frozen_ns: int = 0
+    troubles: list[tuple[int, int]] = field(default_factory=list)
     draining_since_ns: int | None = None
     children: "list[Process]" = field(default_factory=list)
     held: "list[Task]" = field(default_factory=list)
     ends: list[Callable[[], None]] = field(default_factory=list)
+
+    def troubled_s(self, since_ns: int) -> float:
+        """How long something has kept it from its work since then."""
+        return sum(max(0, end - max(since_ns, start)) for start, end in self.troubles) / NS
+
+    def longest_trouble_s(self, since_ns: int) -> float:
+        """The longest of what has kept it from its work, and ended since then."""
+        return max((end - start for start, end in self.troubles if end >= since_ns), default=0) / NS
 
 
 class Task:
@@ -147,12 +159,12 @@ class Scheduler:
 
     def freeze(self, process: Process) -> None:
         """Run none of its threads until `thaw`."""
-        process.frozen = True
+        process.frozen, process.frozen_ns = True, self.now_ns
 
     def thaw(self, process: Process) -> None:
         """Let them run again."""
         process.frozen = False
-        process.troubled_ns = self.now_ns
+        process.troubles.append((process.frozen_ns, self.now_ns))
         self._ready += process.held
         process.held = []
 

@@ -8,18 +8,13 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import structlog
 
 import migrations
-import spool.background.outbox_relay
-import spool.background.sweeper
-import spool.store.database
-import worker.app
-import worker.engine.client
-import worker.jobs.lease
-from spool import clock, failpoints
 from spool.audit.runner import audit
 from spool.domain.events import JOB_ENDS
 from spool.settings.secret_key import SecretBox
@@ -34,9 +29,10 @@ from tests.simulation.fleet import Fleet
 from tests.simulation.history import History
 from tests.simulation.load import Load, fill_share
 from tests.simulation.objects import Objects, SimulatedStore
+from tests.simulation.product import OlderProduct, Product, find_tree
 from tests.simulation.scheduler import NS, Process, Scheduler, Stalled
 from tests.simulation.timeline import Timeline
-from worker.engine.audio_slots import AudioView, SlotLayout
+from worker.engine.audio_slots import SlotLayout
 from worker.engine.protocol import EngineOptions
 
 SETTLE_S = 4 * 3600.0
@@ -54,8 +50,12 @@ class Plan:
     hours: float
     workers: int = 4
     apis: int = 2
-    jobs_an_hour: float = 60.0
-    faults_an_hour: float = 30.0
+    jobs_an_hour: float = 20.0
+    faults_an_hour: float = 20.0
+    older: str | None = None
+    """The commit or folder of an older version, which half of the workers run."""
+    stop_at_first: bool = False
+    """End at the first violation."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,10 @@ class World:
             Broker(self._scheduler),
             Objects(self._scheduler),
         )
-        self._fleet = Fleet(self._scheduler, self.timeline, self._edges.broker, self._edges.objects, folder)
+        older = None if plan.older is None else OlderProduct(find_tree(plan.older, folder / "older"))
+        self._fleet = Fleet(
+            self._scheduler, self.timeline, self._edges.broker, self._edges.objects, folder, older
+        )
         fill_share(self._fleet.share)
         migrations.upgrade(f"sqlite:///{self._file}")
         History.install(self._file)
@@ -105,8 +108,8 @@ class World:
         """Tell the history what it has to know."""
         history, edges = self._history, self._edges
         edges.database_faults.committed = history.collect
+        edges.database_faults.foreign = history.is_foreign
         edges.engines.heard = self._note_heard
-        self._fleet.killed = history.note_killed
         self._fleet.receive = self._receive
         history.fleet_is_calm = lambda: not edges.database_faults.down
 
@@ -127,11 +130,14 @@ class World:
         with self._installed():
             self._scheduler.spawn(self._fleet.outside, "main", self._main)
             try:
-                self._scheduler.run(lambda: self._over)
+                self._scheduler.run(self._has_ended)
             except Stalled as error:
                 self.timeline.violate("nothing spins", str(error))
         hours = self._scheduler.now_ns / NS / 3600
         return Ending(self._plan, len(self._history.submitted), self._injector.count, self.timeline, hours)
+
+    def _has_ended(self) -> bool:
+        return self._over or (self._plan.stop_at_first and bool(self.timeline.violations))
 
     def _main(self) -> None:
         database = Database(f"sqlite:///{self._file}")
@@ -144,6 +150,7 @@ class World:
         for name in names + [f"w{number + 1}" for number in range(plan.workers)]:
             fleet.start(name)
         load = Load(fleet, self._history, self.timeline, fleet.share, plan.jobs_an_hour)
+        self._injector.cancel = load.cancel
         self._scheduler.spawn(fleet.outside, "load", load.run)
         self._scheduler.spawn(fleet.outside, "faults", self._injector.run)
         self._scheduler.sleep(plan.hours / plan.workers * 3600)
@@ -163,6 +170,7 @@ class World:
                 name = history.expected[job].name
                 self.timeline.violate("nothing waits", f"{name} has not ended {SETTLE_S / 3600:g} h later")
         self._scheduler.sleep(AFTER_S)
+        self._fleet.close()
         history.check_webhooks()
 
     def _audit(self, database: Database) -> None:
@@ -174,21 +182,9 @@ class World:
     @contextmanager
     def _installed(self) -> Iterator[None]:
         """Put the simulated edges in the places of the real ones."""
-        scheduler, edges = self._scheduler, self._edges
-
-        def make_child(layout: SlotLayout, _: EngineOptions) -> SimulatedChild:
-            return SimulatedChild(scheduler, edges.engines, AudioView(layout).read)
-
-        clock.install(scheduler)
-        failpoints.install(self._injector.pass_failpoint)
-        vars(spool.store.database)["create_engine"] = edges.database.create_engine
-        vars(worker.engine.client)["EngineProcess"] = make_child
-        vars(worker.app)["object_store"] = lambda _: SimulatedStore(edges.objects)
-        vars(worker.app)["LiveIntake"] = _NoLiveSessions
-        vars(worker.jobs.lease)["_STARTS"] = _LeaseStarts(scheduler)
-        for module in (spool.background.outbox_relay, spool.background.sweeper):
-            vars(module)["queue_depth"] = edges.broker.queue_depth
-        vars(spool.background.outbox_relay)["send_hints"] = edges.broker.send_hints
+        versions = [self._fleet.present, *([] if self._fleet.older is None else [self._fleet.older])]
+        for product in versions:
+            self._install_into(product)
         random.seed(self._plan.seed)
         entropy = random.Random(self._plan.seed)
         os.urandom = entropy.randbytes
@@ -196,20 +192,48 @@ class World:
         try:
             yield
         finally:
-            clock.install(None)
-            failpoints.install(None)
+            for product in versions:
+                product.module("spool.clock").install(None)
+                product.module("spool.failpoints").install(None)
+
+    def _install_into(self, product: Product) -> None:
+        scheduler, edges = self._scheduler, self._edges
+        slots, lease = product.module("worker.engine.audio_slots"), product.module("worker.jobs.lease")
+
+        def make_child(layout: SlotLayout, _: EngineOptions) -> SimulatedChild:
+            return SimulatedChild(scheduler, edges.engines, slots.AudioView(layout).read)
+
+        product.module("spool.clock").install(scheduler)
+        product.module("spool.failpoints").install(self._injector.pass_failpoint)
+        replaced: dict[tuple[str, str], object] = {
+            ("spool.store.database", "create_engine"): edges.database.create_engine,
+            ("worker.engine.client", "EngineProcess"): make_child,
+            ("worker.service.announcement", "hash_of"): cache(
+                product.module("spool.catalogue.packages").hash_of
+            ),
+            ("worker.app", "object_store"): lambda _: SimulatedStore(edges.objects, product),
+            ("worker.app", "LiveIntake"): _NoLiveSessions,
+            ("worker.jobs.lease", "_STARTS"): _LeaseStarts(scheduler, lease._Starts),
+            ("spool.background.outbox_relay", "queue_depth"): edges.broker.queue_depth,
+            ("spool.background.outbox_relay", "send_hints"): edges.broker.send_hints,
+            ("spool.background.sweeper", "queue_depth"): edges.broker.queue_depth,
+        }
+        for (module, name), value in replaced.items():
+            vars(product.module(module))[name] = value
 
 
 class _LeaseStarts:
     """The thread that starts those of leases, one in each process."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
-        self._own: dict[Process, worker.jobs.lease._Starts] = {}
+    def __init__(self, scheduler: Scheduler, make: Callable[[], Any]) -> None:
+        self._scheduler, self._make = scheduler, make
+        self._own: dict[Process, Any] = {}
 
-    def add(self, at: float, lease: worker.jobs.lease.Lease) -> None:
+    def add(self, at: float, lease: object) -> None:
         process = self._scheduler.current().process
-        self._own.setdefault(process, worker.jobs.lease._Starts()).add(at, lease)
+        if process not in self._own:
+            self._own[process] = self._make()
+        self._own[process].add(at, lease)
 
 
 class _NoLiveSessions:

@@ -38,7 +38,9 @@ DEFECTS: dict[str, Defect] = {
         'jobs.c.id.in_(bindparam("wanted", expanding=True))',
     ),
     "lease-taken-early": Defect(
-        _CRASHES, "jobs.c.lease_until < now_utc()", "jobs.c.lease_until < seconds_from_now(15)"
+        _CRASHES,
+        "_LAPSED = jobs.c.lease_until < now_utc()",
+        "_LAPSED = jobs.c.lease_until < seconds_from_now(15)",
     ),
     "lease-not-renewed": Defect(
         "worker.jobs.lease", "        _STARTS.add(self._begun + self._pause, self)\n", ""
