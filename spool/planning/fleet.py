@@ -88,6 +88,7 @@ def _run(tree: Mapping[str, object]) -> Run:
 
 def _this_machine(count: int, shape: Shape, known: Known) -> Machine:
     pace: Pace
+    job_share = shape.job_share
     if known.calibration is not None:
         pace, name = known.calibration.pace(shape), known.calibration.chip
     else:
@@ -98,14 +99,16 @@ def _this_machine(count: int, shape: Shape, known: Known) -> Machine:
                 f"measures it, --calibration this.json uses that. The ledger has less than "
                 f"{LEDGER_SECONDS:.0f} s of audio with the model {shape.name}."
             )
-        pace, name = _fit_ledger(UNIT, shape, measured), measured.chip
-    return Machine(f"{THIS_MACHINE} ({name})", count, pace, known.price_per_hour, known.watts)
+        pace, name, job_share = _fit_ledger(UNIT, shape, measured), measured.chip, 1.0
+    title = f"{THIS_MACHINE} ({name})"
+    return Machine(title, count, pace, known.price_per_hour, known.watts, job_share=job_share)
 
 
 def _of_chip(count: int, name: str, shape: Shape, ownership: Ownership, known: Known) -> Machine:
     chip = chip_named(name)
     assert chip is not None  # parse_fleet knows the same table
     pace: Pace
+    job_share = shape.job_share
     if known.calibration is not None and chip_named(known.calibration.chip) == chip:
         pace = known.calibration.pace(shape)
     elif known.efficiency is not None:
@@ -113,10 +116,10 @@ def _of_chip(count: int, name: str, shape: Shape, ownership: Ownership, known: K
             chip, known.efficiency, f"{known.efficiency:.0%} of the chip's roofline, as given"
         )
     elif (measured := _best_measurement(known.ledger, shape, chip)) is not None:
-        pace = _fit_ledger(chip, shape, measured)
+        pace, job_share = _fit_ledger(chip, shape, measured), 1.0
     else:
         pace = RooflinePace(chip, ASSUMED_EFFICIENCY)
-    return Machine(chip.name, count, pace, ownership.per_hour(chip), chip.watts, chip.notes)
+    return Machine(chip.name, count, pace, ownership.per_hour(chip), chip.watts, chip.notes, job_share)
 
 
 def _best_measurement(ledger: Sequence[Measured], shape: Shape, chip: Chip | None) -> Measured | None:

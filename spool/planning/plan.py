@@ -83,7 +83,7 @@ class Ownership:
 @dataclass(frozen=True, slots=True)
 class Machine:
     """`count` machines of one kind, at `price_per_hour` for each working hour, drawing `watts`; None if
-    unknown."""
+    unknown. `job_share`: what jobs keep of the pace, which is the engine's; 1 if jobs were measured."""
 
     name: str
     count: int
@@ -91,6 +91,7 @@ class Machine:
     price_per_hour: float | None = None
     watts: float | None = None
     notes: tuple[str, ...] = ()
+    job_share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +195,12 @@ def measure_speed(workload: Workload, machine: Machine) -> MachineSpeed:
     compute = sum(share * (parts.compute + parts.search_compute + parts.overhead) for parts, share in spent)
     bandwidth = sum(share * (parts.bandwidth + parts.search_bandwidth) for parts, share in spent)
     seconds = sum(share * parts.seconds for parts, share in spent)
+    kept = machine.job_share
     return MachineSpeed(
         machine,
-        1 / seconds,
-        1 / compute,
-        1 / bandwidth if bandwidth else None,
+        kept / seconds,
+        kept / compute,
+        kept / bandwidth if bandwidth else None,
         sum(share * parts.search for parts, share in spent) / seconds,
     )
 
@@ -209,7 +211,7 @@ def by_chip(
     """A million hours on each chip of the table."""
     rows = []
     for chip in chips:
-        machine = Machine(chip.name, 1, RooflinePace(chip, efficiency))
+        machine = Machine(chip.name, 1, RooflinePace(chip, efficiency), job_share=workload.shape.job_share)
         rtfx = measure_speed(workload, machine).rtfx
         hours, price = MILLION / rtfx, ownership.per_hour(chip)
         energy = None if chip.watts is None else chip.watts / 1000 * hours

@@ -26,6 +26,12 @@ class Weighed:
     bits: int
 
     @property
+    def job_share(self) -> float:
+        """What a job keeps of its engine's speed, measured: short recordings through a worker beside
+        `transcribe` (ops/bench/LOG.md, 2026-11-24: the median of ten rounds, 0.74 to 0.92)."""
+        return 0.89
+
+    @property
     def encoder_weights(self) -> int:
         """Matrices of the encoder."""
         raise NotImplementedError

@@ -69,13 +69,14 @@ def test_no_cost_is_negative_however_odd_the_times() -> None:
 
 
 def test_the_table_of_costs_is_the_published_one() -> None:
-    """Dollars for 1000 h of audio at half of the roofline; the published caps leave bandwidth out."""
+    """Dollars for 1000 h of audio at half of the roofline; the published caps leave bandwidth out, and what a
+    job loses beside its engine."""
     published = {"M1": 0.54, "M1 Max": 0.39, "M4": 0.29, "M4 Pro": 0.42, "M4 Max": 0.27, "M3 Ultra": 0.39}
     rows = {row.chip.name: row for row in by_chip(workload(), 0.5, Ownership())}
     for name, dollars in published.items():
         cost = rows[name].cost
         assert cost is not None
-        assert cost / 1000 == pytest.approx(dollars, rel=0.06), name
+        assert cost * LARGE.job_share / 1000 == pytest.approx(dollars, rel=0.06), name
     assert rows["M3"].cost is None  # no price was found for it
 
 
@@ -146,6 +147,10 @@ def test_the_ledger_goes_before_what_is_assumed() -> None:
     short = [Measured("Apple M4", LARGE.name, 10, 0.1)]
     (assumed,) = build_fleet("2xM4", LARGE, Ownership(), Known(ledger=short))
     assert "assumed" in assumed.pace.basis
+    # An engine's speed is not a job's; what the ledger measured was jobs
+    engine = Machine("M4", 1, RooflinePace(M4, 0.5))
+    told = [make_plan(workload(), [each]).machines[0].rtfx for each in (assumed, engine)]
+    assert told[0] == pytest.approx(told[1] * LARGE.job_share)
 
 
 def test_this_machine_has_to_have_been_measured(tmp_path: Path) -> None:
