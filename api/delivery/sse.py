@@ -15,7 +15,7 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Message, Send
 
 from api.auth.principal import Principal
-from spool.domain.events import BATCH_DONE, JOB_ENDS, Event
+from spool.domain.events import BATCH_DONE, JOB_ENDS, REOPENS, Event
 from spool.store import Database
 from spool.store.event_log import read_events
 
@@ -60,6 +60,11 @@ class Stream:
     def is_end(self, event: Event) -> bool:
         """Whether this event ends the job or batch, unless it is retried."""
         return event.type == BATCH_DONE if self.job_id is None else event.type in JOB_ENDS
+
+    def is_over(self, event: Event, before: bool) -> bool:
+        """Whether the job or batch has ended after this event; `before`: whether it had. What comes after an
+        ending, such as an export, changes nothing."""
+        return self.is_end(event) or (before and event.type not in REOPENS)
 
     def offer(self, items: Sequence[Event | Progress]) -> None:
         """Queue events or progress."""
@@ -113,7 +118,9 @@ class StreamStart:
     seen: int
     state: Progress | None
     ended: bool
-    """Whether nothing more will happen."""
+    """Whether the job or batch has ended."""
+    placed: bool = True
+    """Whether all its events have a number; otherwise one more will be told at least."""
     ending: Event | None = None
     """The event that ended it, if it has ended and the event is still kept."""
 
@@ -128,14 +135,14 @@ async def stream_text(database: Database, stream: Stream, begin: StreamStart) ->
         return
     if begin.state is not None:
         yield _text(begin.state.kind, begin.state.data, seen)
-        if begin.ended:
+        if begin.ended and begin.placed:
             yield _END
             return
     stream.behind = stream.behind or begin.state is None
-    over = begin.ended
+    over, waits = begin.ended, not begin.placed
     while not stream.closed:
         block = await _next(database, stream, seen)
-        if not block and not over:
+        if not block and (waits or not over):
             yield ": keep-alive\n\n"
         last = None
         for item in block:
@@ -144,10 +151,9 @@ async def stream_text(database: Database, stream: Stream, begin: StreamStart) ->
                     yield _text(item.kind, item.data)
             elif item.id > seen:
                 seen, last = item.id, item
+                over, waits = stream.is_over(item, over), False
                 yield _text(item.type, item.document(), item.id)
-        if last is not None:
-            over = begin.ended or stream.is_end(last)
-        if over and not stream.behind:  # the end may be the last event of a full page
+        if over and not waits and not stream.behind:  # the end may be the last event of a full page
             yield _END
             return
 

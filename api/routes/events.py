@@ -114,12 +114,13 @@ def _find_start(services: Services, stream: Stream, after: int | None) -> Stream
     with services.database.read() as tx:
         position = last_event(tx)
         state, ended = _state(tx, stream)
-        ended = ended and not any_unplaced(tx, **which)
+        placed = not any_unplaced(tx, **which)
         if after is None:
-            return StreamStart(position, state, ended, last_ending(tx, **which) if ended else None)
-        if ended and not read_events(tx, after, 1, **which):
+            ending = last_ending(tx, **which) if ended and placed else None
+            return StreamStart(position, state, ended, placed, ending)
+        if ended and placed and not read_events(tx, after, 1, **which):
             return None
-    return StreamStart(after, None, ended)
+    return StreamStart(after, None, ended, placed)
 
 
 def _state(tx: Connection, stream: Stream) -> tuple[Progress, bool]:

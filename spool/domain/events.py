@@ -47,6 +47,9 @@ EVENT_TYPES = (
 JOB_ENDS = frozenset(name for state, name in JOB_EVENTS.items() if state.terminal)
 """After these the job changes only if it is retried."""
 
+REOPENS = frozenset({JOB_EVENTS[JobState.QUEUED], JOB_EVENTS[JobState.RUNNING], BATCH_RETRIED})
+"""After one of these a job or batch that had ended has not."""
+
 
 @dataclass(frozen=True)
 class NewEvent:

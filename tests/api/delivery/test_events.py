@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,11 @@ import httpx
 import pytest
 
 from api.auth.principal import OPERATOR
-from api.delivery.sse import Stream, StreamStart, stream_text
+from api.delivery.sse import Progress, Stream, StreamStart, stream_text
 from ops.testbed.running_api import Live, file_job, problem
 from ops.testbed.waiting import until
 from spool.domain import JobState, key_id_of
-from spool.domain.events import BATCH_DONE, Event
+from spool.domain.events import BATCH_DONE, JOB_EXPORTED, Event
 from spool.schemas import BatchEvent, BatchProgress, JobEvent, JobProgress
 from spool.settings import Settings
 from spool.store import batch_jobs, fail_job, read_events, revoke_key
@@ -192,6 +192,37 @@ def test_a_stream_ends_where_the_last_event_fills_a_page_of_the_log(
 
     told = asyncio.run(follow())
     assert [text.count("event: batch.done") for text in told[-2:]] == [1, 0]
+    assert told[-1] == "event: end\ndata: {}\n\n"
+
+
+@pytest.mark.parametrize("placed", [True, False], ids=["in the log", "still to be numbered"])
+def test_a_stream_ends_though_something_comes_after_the_ending(
+    live: Live, recordings: Path, placed: bool
+) -> None:
+    """An export may be written once its job has ended, and its event gets its number later still."""
+    job_id = job_of(live, recordings)
+    live.work().finish(job_id)
+    database = live.services.database
+
+    def written() -> list[Event]:
+        with database.read() as tx:
+            return read_events(tx, 0, 100, job_id=job_id)
+
+    until(lambda: "job.done" in [event.type for event in written()], "the job's last event")
+    log = written()
+    exported = replace(log[-1], id=log[-1].id + 1, type=JOB_EXPORTED)
+
+    async def follow() -> list[str]:
+        stream = Stream(OPERATOR, job_id, None, asyncio.get_running_loop())
+        stream.offer([exported] if not placed else [log[-1], exported])
+        begin = StreamStart(
+            log[-1 if not placed else -2].id, Progress("job.progress", {}), not placed, placed
+        )
+        async with asyncio.timeout(60):
+            return [text async for text in stream_text(database, stream, begin)]
+
+    told = asyncio.run(follow())
+    assert told[-2].count("event: job.exported") == 1
     assert told[-1] == "event: end\ndata: {}\n\n"
 
 
