@@ -67,7 +67,7 @@ class SessionRecording:
                 yield frames
 
 
-class _Ear:
+class _Listener:
     """Hears a segment that begins behind `at` frames. `finals`: what it has led to."""
 
     def __init__(
@@ -113,7 +113,7 @@ class _Segment:
         self.ends: tuple[int, ...] = ()
         self.differences = 0
         self._session, self._first, self._start = session, first, start
-        self._ear = session.ear(start)
+        self._listener = session.listen_from(start)
         self._base = session.recording.listening.position_of(start)
 
     def hear(self) -> None:
@@ -168,13 +168,13 @@ class _Segment:
         position = self._session.expected[number].core_end
         limit = position + round((_PATIENCE_SECONDS + self._session.lag) * SAMPLE_RATE)
         most = min(recording.frames, limit * recording.listening.sample_rate // SAMPLE_RATE)
-        while len(self._ear.finals) <= place and self._ear.at < most:
+        while len(self._listener.finals) <= place and self._listener.at < most:
             step = round(_STEP_SECONDS * recording.listening.sample_rate)
-            self._ear.hear(min(most, self._ear.at + step))
-        if len(self._ear.finals) <= place:
+            self._listener.hear(min(most, self._listener.at + step))
+        if len(self._listener.finals) <= place:
             return None
-        final = self._ear.finals[place]
-        come = recording.listening.position_of(self._ear.at)
+        final = self._listener.finals[place]
+        come = recording.listening.position_of(self._listener.at)
         words, end = place_final(final, self._base, self._reached, come)
         return self._chunk(number, words, end, ends=False)
 
@@ -182,11 +182,11 @@ class _Segment:
         """The chunk as the segment's last one, behind so many frames; None if another is the last one."""
         if frames <= self._start:
             return None
-        ear = self._session.ear(self._start)
-        ear.hear(frames)
-        before = len(ear.finals)
-        ear.finish()
-        last = ear.finals[before:]
+        listener = self._session.listen_from(self._start)
+        listener.hear(frames)
+        before = len(listener.finals)
+        listener.finish()
+        last = listener.finals[before:]
         if before + len(last[:-1]) != number - self._first:
             return None
         end = self._session.recording.listening.position_of(frames)
@@ -210,9 +210,9 @@ class _Session(NamedTuple):
     lag: float
     """Seconds of audio to a step of the model."""
 
-    def ear(self, start: int) -> _Ear:
-        """Somebody who hears from here on."""
-        return _Ear(self.recording, self.model, self.options, start)
+    def listen_from(self, start: int) -> _Listener:
+        """A listener that begins behind this frame."""
+        return _Listener(self.recording, self.model, self.options, start)
 
 
 def hear_session(
