@@ -15,10 +15,16 @@ from tests.page.test_review import doubtful_jobs
 from tests.page.test_speakers import job_with_speakers
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-SCREENS = [(width, scheme) for width in (1280, 390) for scheme in ("light", "dark")]
+SCREENS = [
+    pytest.param((1280, "light"), id="1280-light"),
+    pytest.param((390, "dark"), id="390-dark"),
+    # Half a minute each; both widths and both schemes are above.
+    pytest.param((1280, "dark"), id="1280-dark", marks=pytest.mark.long),
+    pytest.param((390, "light"), id="390-light", marks=pytest.mark.long),
+]
 
 
-@pytest.fixture(params=SCREENS, ids=lambda screen: f"{screen[0]}-{screen[1]}")
+@pytest.fixture(params=SCREENS)
 def screen(browser: Browser, live: Live, request: pytest.FixtureRequest) -> Iterator[Page]:
     width: int = request.param[0]
     scheme: Literal["light", "dark"] = request.param[1]
@@ -79,6 +85,7 @@ def test_every_dialog_and_panel_is_accessible_and_fits(screen: Page, live: Live)
     screen.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     found += faults(screen, "details of a recording with speakers")
     screen.goto(f"/#/jobs/{doubtful}")
+    expect(screen.get_by_role("button", name="Rename Speaker 1")).to_have_count(0)  # the view before is gone
     screen.get_by_role("button", name="Details", exact=True).click()
     screen.get_by_role("button", name="Show the receipt").click()
     expect(screen.get_by_text("How to check it")).to_be_visible()
