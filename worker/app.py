@@ -47,7 +47,7 @@ from worker.service.affinity import ModelAffinity
 from worker.service.announcement import Announcement, default_model_warning
 from worker.service.celery_status import show_claim
 from worker.service.context import WorkerContext
-from worker.service.departures import Departures, record_departure
+from worker.service.departures import Departures, hand_back_held, record_departure
 from worker.service.heartbeat import Heartbeat
 from worker.service.intake import QueueIntake
 from worker.service.integers import IntegerMeasurement, WorkerIdleness
@@ -135,7 +135,7 @@ class Worker:
             context = self._context()
             self._announcement.start()
             stop.callback(self._depart, context)
-            stop.callback(context.wasted.write)
+            stop.callback(context.wasted.write_within, self._settings.lease_seconds)
             heartbeat = Heartbeat(context, self._info)
             heartbeat.start()
             stop.callback(heartbeat.stop)
@@ -214,13 +214,16 @@ class Worker:
         self._departures.forget(departed)
 
     def _depart(self, context: WorkerContext) -> None:
-        if not self._sign_off(context):
+        """Sign off, with what could not be handed back; leave that to the next worker if need be."""
+        if not self._sign_off(context, release=True):
             self._departures.note(self._info.id)
 
-    def _sign_off(self, context: WorkerContext) -> bool:
+    def _sign_off(self, context: WorkerContext, *, release: bool = False) -> bool:
         engine = self._engine
         try:
             with self._db.begin() as tx:
+                if release:
+                    hand_back_held(tx, self._info.id, self._settings.max_crashes)
                 stop_worker(
                     tx, self._info.id, engine.busy_ns, engine.unbilled_ns, context.counters.counts(engine)
                 )

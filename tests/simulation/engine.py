@@ -98,8 +98,11 @@ class SimulatedChild:
     def _serve(self) -> None:
         scheduler = self._scheduler
         scheduler.sleep(scheduler.random.uniform(0.5, 3.0))
+        broken = self._parent in self._faults.broken
+        if broken and scheduler.random.random() < 0.7:
+            self._die()
         self._tell(self._protocol.Ready(1))
-        if self._parent in self._faults.broken:
+        if broken:
             scheduler.sleep(0.5)
             self._die()
         while True:

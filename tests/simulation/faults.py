@@ -13,8 +13,10 @@ from tests.simulation.objects import Objects
 from tests.simulation.scheduler import NS, Process
 from tests.simulation.timeline import Timeline
 
-AT_A_FAILPOINT = 0.004
-AT_A_COMMIT = 0.002
+AT_A_FAILPOINT, AT_AN_ENDING = 0.004, 0.016
+ENDINGS = ("deliver", "finish", "ending")
+"""What the failpoints are called between which a job ends: there two attempts meet."""
+AT_A_COMMIT = 0.012
 AT_A_BATCH = 0.003
 SLOW_BATCHES = 0.01
 LOST, DOUBLED, LATE = 0.02, 0.02, 0.05
@@ -65,7 +67,7 @@ class FaultInjector:
             self._lose_broker,
             self._lose_objects,
             self._drain_worker,
-            self._kill_while_cancelling,
+            self._end_while_cancelling,
             self._break_engine,
             self._unmount_share,
             self._set_clock,
@@ -82,7 +84,9 @@ class FaultInjector:
         is frozen for longer than a lease."""
         process = self._scheduler.current().process
         self._scheduler.sleep(0)
-        if process is not self._fleet.outside and self._happens(AT_A_FAILPOINT):
+        if process is not self._fleet.outside and self._happens(
+            AT_AN_ENDING if name.startswith(ENDINGS) else AT_A_FAILPOINT
+        ):
             self.count += 1
             self._timeline.note(f"{process.name} at {name}")
             if self._random.random() < 0.5:
@@ -98,6 +102,8 @@ class FaultInjector:
         self.count += 1
         how = self._random.choice(["before", "after"])
         self._timeline.note(f"{process.name}: its connection is cut {how} a commit")
+        if self._random.random() < 0.1:  # it learns of it too late
+            self._scheduler.spawn(self._fleet.outside, "freeze", partial(self._freeze, process))
         now = self._scheduler.now_ns
         process.troubles.append((now, now + CUT_S * NS))
         return how
@@ -120,14 +126,19 @@ class FaultInjector:
         if (process := self._choose_busy()) is not None:
             self._fleet.kill(process)
 
-    def _kill_while_cancelling(self) -> None:
-        """A person cancels a job, and its worker ends before it has seen that."""
-        if not (running := sorted(self._history.running.items())):
+    def _end_while_cancelling(self) -> None:
+        """A person cancels a job, and its worker is killed or drained before it has seen that."""
+        if not (claims := sorted(self._history.running.items())):
             return
-        job, worker_id = self._random.choice(running)
+        job, worker_id = self._random.choice(claims)
+        process = self._fleet.processes[worker_id]
+        running = self._fleet.workers.get(process.name.partition(".")[0])
         self.cancel(job)
-        self._scheduler.sleep(self._random.uniform(0.1, 2))
-        self._fleet.kill(self._fleet.processes[worker_id])
+        if running is not None and running.process is process and self._random.random() < 0.5:
+            self._fleet.drain(running)
+        else:
+            self._scheduler.sleep(self._random.uniform(0.1, 2))
+            self._fleet.kill(process)
 
     def _break_engine(self) -> None:
         """The engine of a worker ends soon after each start."""

@@ -134,8 +134,13 @@ class Load:
         if running and self._random.random() < 0.7:
             job, change = self._random.choice(running), cancel_job
         else:
-            job = self._random.choice(self._history.submitted[-20:])
-            change = self._random.choice([cancel_job, retry_job])
+            retried = sorted(job for job, state in self._history.ended.items() if state != "done")
+            job, change = self._random.choice(
+                [
+                    (self._random.choice(self._history.submitted[-20:]), cancel_job),
+                    (self._random.choice(retried or self._history.submitted), retry_job),
+                ]
+            )
         self._fleet.scheduler.spawn(api.process, "change", partial(self._change, api, job, change))
 
     def cancel(self, job: str) -> None:

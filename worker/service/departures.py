@@ -50,6 +50,11 @@ class Departures:
 
 def record_departure(tx: Connection, worker_id: str, max_crashes: int) -> None:
     """Hand back what the worker held, as no crash."""
+    hand_back_held(tx, worker_id, max_crashes)
+    outlive_suspicion(tx, worker_id)
+
+
+def hand_back_held(tx: Connection, worker_id: str, max_crashes: int) -> None:
+    """Hand back what the worker holds. It is a suspect until it is seen once more."""
     released = release_jobs(tx, worker_id, max_crashes)
     add_hints(tx, [(job.id, job.queue) for job in released if job.state is JobState.QUEUED])
-    outlive_suspicion(tx, worker_id)

@@ -21,6 +21,8 @@ from spool.store.ledger.charges import Charge, sum_wasted_ns, write_charge
 from spool.store.passes import load_passes
 from spool.tables.jobs import PassName
 
+PAUSE_SECONDS = 0.5
+
 log = structlog.get_logger(__name__)
 
 
@@ -84,6 +86,12 @@ class WastedTime:
         """
         if bill.engine_ns:
             self._debts.append(_Debt(job_id, attempt, bill, batch_id, unless_saved, unless_heard))
+
+    def write_within(self, seconds: float) -> None:
+        """Write all queued charges, again after errors, for so long: nobody writes them after this."""
+        end = clock.monotonic() + seconds
+        while not self.write() and clock.monotonic() < end:
+            clock.sleep(PAUSE_SECONDS)
 
     def write(self) -> bool:
         """Write all queued charges, each in its own commit; False if some have to wait."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tests.simulation.mutations.defects import DEFECTS
 
 HOURS, JOBS, FAULTS = 2.0, 300.0, 150.0
-SEEDS = 2
+SEEDS = 3
 WANTED = 0.88
 
 

@@ -8,9 +8,9 @@ from sqlalchemy import select
 
 from ops.testbed.rows import claimed, let_lapse, queued, registered, reread
 from spool.domain import JobState
-from spool.store import Database, SweepLimits, cancel_job, sweep
+from spool.store import Database, SweepLimits, cancel_job, stop_worker, sweep
 from spool.tables import jobs, outbox
-from worker.service.departures import Departures, record_departure
+from worker.service.departures import Departures, hand_back_held, record_departure
 
 
 def say_it_for(db: Database, folder: Path, worker_id: str) -> None:
@@ -49,6 +49,20 @@ def test_what_it_held_is_queued_again_and_no_crash(db: Database, tmp_path: Path,
     assert (job.state, job.crashes, suspects(db, job_id)) == (JobState.QUEUED, 0, set())
     with db.read() as tx:
         assert job_id in set(tx.scalars(select(outbox.c.job_id)))
+
+
+def test_what_is_held_at_the_sign_off_is_no_crash(db: Database) -> None:
+    """The database answers again when a worker signs off, after it could not hand a job back."""
+    job_id, ended = queued(db).id, registered(db, "alpha")
+    claimed(db, job_id, ended)
+    time.sleep(0.002)
+    with db.begin() as tx:
+        hand_back_held(tx, ended, 3)
+        stop_worker(tx, ended)
+    with db.begin() as tx:
+        assert sweep(tx, SweepLimits()).review.crashed == ()
+    job = reread(db, job_id)
+    assert (job.state, job.crashes, suspects(db, job_id)) == (JobState.QUEUED, 0, set())
 
 
 def test_a_job_that_was_to_be_cancelled_is_cancelled(db: Database, tmp_path: Path) -> None:

@@ -47,6 +47,28 @@ def test_a_commit_whose_answer_was_lost_is_not_done_again(db: Deaf) -> None:
         assert sum_wasted_ns(tx, job.id, 1, worker) == 5 + 7 + 5
 
 
+def test_what_is_left_at_the_end_is_tried_again(db: Deaf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that ends has one more chance to write it, and a connection may be cut just then."""
+    worker, job = registered(db), queued(db)
+    wasted = WastedTime(db)
+    wasted.add(job.id, 1, bill(worker, 5, samples=0))
+    db.deaf = True
+    paused: list[float] = []
+
+    def hear_again(seconds: float) -> None:
+        paused.append(seconds)
+        db.deaf = len(paused) < 3
+
+    monkeypatch.setattr("spool.clock.sleep", hear_again)
+    wasted.write_within(60)
+    assert len(paused) == 3
+    assert len(wasted) == 0
+    db.deaf = True
+    wasted.add(job.id, 1, bill(worker, 7, samples=0))
+    wasted.write_within(0)
+    assert len(wasted) == 1, "not for longer than was asked"
+
+
 def test_a_chunk_that_was_saved_after_all_is_not_billed_as_wasted(db: Deaf) -> None:
     worker = registered(db)
     claim = claimed(db, worker_id=worker)
