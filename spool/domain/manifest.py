@@ -166,7 +166,10 @@ def _columns(text: bytes | None) -> tuple[list[str], str] | None:
     except UnicodeDecodeError:
         return None
     for separator in (",", ";", "\t"):
-        names = [name.strip() for name in next(csv.reader([line], delimiter=separator), [])]
+        try:
+            names = [name.strip() for name in next(csv.reader([line], delimiter=separator), [])]
+        except csv.Error:  # a carriage return in the middle
+            return None
         if "source" in names:
             for name in names:
                 if name not in _CSV_COLUMNS and not name.startswith(("tags.", "options.")):

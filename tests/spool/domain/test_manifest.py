@@ -6,7 +6,7 @@ import tracemalloc
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from typing_extensions import Buffer
 
@@ -124,6 +124,7 @@ def test_an_id_is_first_once() -> None:
     assert [seen.first(name) for name in ("a", "b", "a")] == [True, True, False]
 
 
+@example([b"\x00\r\x00"], 1)
 @given(st.lists(st.binary(max_size=300)), st.integers(1, 100))
 def test_whatever_comes_every_line_is_counted_once(lines: list[bytes], limit: int) -> None:
     stream = b"\n".join(line.replace(b"\n", b" ") for line in lines)
