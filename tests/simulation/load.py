@@ -27,6 +27,10 @@ DESERVED = {
 LENGTHS = (3, 8, 20, 45, 90, 180)
 BURSTS = (1, 1, 2, 4, 12, 30)
 MEAN_BURST = sum(BURSTS) / len(BURSTS)
+BACKLOG = 12
+"""The jobs of the first burst, so that a short run has work too."""
+FIRST_BURST = 5.0
+"""Seconds from the start of a run to its first burst."""
 CHANGES = 0.3
 """How often a burst comes with a change of a job."""
 LEVELS = (10, 13)
@@ -76,20 +80,23 @@ class Load:
 
     def run(self) -> None:
         """Submit jobs, and now and then change one."""
-        scheduler = self._fleet.scheduler
+        burst = BACKLOG
+        wait = FIRST_BURST
         while True:
-            scheduler.sleep(self._random.expovariate(self._jobs_an_hour / MEAN_BURST / 3600))
+            self._fleet.scheduler.sleep(wait)
             if self._fleet.calm:
                 return
-            if (api := self._fleet.choose_api()) is None:
-                continue
-            for _ in range(self._random.choice(BURSTS)):
-                self._requests += 1
-                scheduler.spawn(
-                    api.process, f"request-{self._requests}", partial(self._submit, api, self._requests)
-                )
-            if self._history.submitted and self._random.random() < CHANGES:
-                self._change_one(api)
+            if (api := self._fleet.choose_api()) is not None:
+                self._submit_burst(api, burst)
+                if self._history.submitted and self._random.random() < CHANGES:
+                    self._change_one(api)
+            burst = self._random.choice(BURSTS)
+            wait = self._random.expovariate(self._jobs_an_hour / MEAN_BURST / 3600)
+
+    def _submit_burst(self, api: RunningApi, size: int) -> None:
+        for number in range(self._requests, self._requests + size):
+            self._fleet.scheduler.spawn(api.process, f"request-{number}", partial(self._submit, api, number))
+        self._requests += size
 
     def _submit(self, api: RunningApi, number: int) -> None:
         job_id = new_id("job")

@@ -39,7 +39,7 @@ def test_a_kept_run_is_clean(size: Size) -> None:
 
 @pytest.mark.integration
 def test_a_run_can_be_replayed() -> None:
-    options = Size(4, hours=0.3, jobs=200, faults=200, workers=3).options
+    options = Size(5, hours=0.3, jobs=200, faults=200, workers=3).options
     code, lines = simulate(*options)
     last = LAST.fullmatch(lines[-1])
     assert last is not None
@@ -78,7 +78,7 @@ def test_a_planted_defect_is_found_with_its_timeline() -> None:
 @pytest.mark.integration
 def test_two_versions_work_in_one_fleet() -> None:
     """The older one is the present tree, loaded a second time: no other is at hand everywhere."""
-    options = Size(4, hours=0.3, jobs=300, faults=200, workers=3).options
+    options = Size(5, hours=0.3, jobs=200, faults=200, workers=3).options
     code, lines = simulate("--older", ".", "--show", *options)
     assert code == 0, lines
     versions = {
