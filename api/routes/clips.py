@@ -25,6 +25,7 @@ from spool.formats import CONTENT_TYPES, check_subtitles, render_bytes
 from spool.schemas.clips import ClipFormat, ClipOut, ClipWords
 from spool.schemas.common import RecordingTime
 from spool.store.transcripts.edits import edits_of
+from spool.store.transcripts.speakers import former_names_of
 
 TRANSCRIPT_MEDIA = {
     CONTENT_TYPES[form].partition(";")[0]: BINARY if form == "docx" else TEXT
@@ -70,8 +71,8 @@ def get_clip(
     """Cite a stretch of a recording.
 
     Its words, a citation, and the addresses of its transcript and its sound. The addresses name the version:
-    they give the same words after later corrections. Names of speakers are today's: if somebody has renamed
-    one since, the answer's version ends otherwise. What has been closed since is left out.
+    they give the same words and names of speakers after later corrections. What has been closed since is left
+    out.
     """
     clip = _read(services, caller, sight, job_id, wanted)
     job, base = clip.job, str(request.base_url)
@@ -149,15 +150,19 @@ def _read(services: Services, caller: Principal, sight: Sight, job_id: str, want
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
         edits = edits_of(tx, job_id)
+        former = former_names_of(tx, job)
     key_of_transcript(job)
     stretch = stretch_of(job.id, job.audio_seconds, wanted.start, wanted.end)
     sha256 = job.transcript_sha256 or ""
     revision = len(edits) if wanted.version is None else revision_of(wanted.version, sha256, len(edits))
     view = sight.look_at(services.database, job)
     words = read_transcript(services.objects, job, edits[:revision], view)
-    cut = cut_transcript(words, stretch.start, stretch.end)
-    version, newest = (version_of(sha256, count, cut.speakers) for count in (revision, len(edits)))
-    return _Clip(job, stretch, version, newest, cut)
+    clips = [cut_transcript(words, stretch.start, stretch.end)]
+    newest = version_of(sha256, len(edits), clips[0].speakers)
+    clips += [clips[0].with_names(names) for names in former]
+    versions = [version_of(sha256, revision, clip.speakers) for clip in clips]
+    at = versions.index(wanted.version) if wanted.version in versions else 0
+    return _Clip(job, stretch, versions[at], newest, clips[at])
 
 
 def _clock(seconds: float) -> str:

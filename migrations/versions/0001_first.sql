@@ -599,6 +599,15 @@ CREATE TABLE edits (
 
 CREATE INDEX ix_edits_from_job_from_revision ON edits (from_job, from_revision) WHERE from_job IS NOT NULL;
 
+CREATE TABLE former_names (
+    job_id VARCHAR(40) NOT NULL,
+    number INTEGER NOT NULL,
+    transcript_sha256 VARCHAR(64) NOT NULL,
+    names JSON NOT NULL,
+    CONSTRAINT pk_former_names PRIMARY KEY (job_id, number),
+    CONSTRAINT fk_former_names_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
+);
+
 CREATE TABLE source_links (
     job_id VARCHAR(40) NOT NULL,
     url TEXT,
@@ -1529,6 +1538,15 @@ CREATE TABLE edits (
 );
 
 CREATE INDEX ix_edits_from_job_from_revision ON edits (from_job, from_revision) WHERE from_job IS NOT NULL;
+
+CREATE TABLE former_names (
+    job_id VARCHAR(40) NOT NULL,
+    number INTEGER NOT NULL,
+    transcript_sha256 VARCHAR(64) NOT NULL,
+    names JSON NOT NULL,
+    CONSTRAINT pk_former_names PRIMARY KEY (job_id, number),
+    CONSTRAINT fk_former_names_job_id_jobs FOREIGN KEY(job_id) REFERENCES jobs (id) ON DELETE CASCADE
+);
 
 CREATE TABLE source_links (
     job_id VARCHAR(40) NOT NULL,

@@ -418,8 +418,8 @@ class Transcript(_Record):
         return round(sum(each.end - each.start for each in self.speech_without_words), 3)
 
     def with_names(self, names: Mapping[str, str]) -> "Transcript":
-        """A copy with the speakers' names, by label."""
-        if not any(speaker.label in names for speaker in self.speakers):
+        """A copy whose speakers have these names, by label, and no others."""
+        if all(speaker.name == names.get(speaker.label) for speaker in self.speakers):
             return self
         speakers = tuple(
             speaker.model_copy(update={"name": names.get(speaker.label)}) for speaker in self.speakers

@@ -41,6 +41,7 @@ from spool.tables import (
     closures,
     deletions,
     edits,
+    former_names,
     glossaries,
     jobs,
     not_private,
@@ -122,6 +123,7 @@ def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked
         drop_prints(tx, ids)
         drop_sounds(tx, ids)
         tx.execute(delete(edits).where(edits.c.job_id.in_(ids)))
+        tx.execute(delete(former_names).where(former_names.c.job_id.in_(ids)))
         tx.execute(delete(not_private).where(not_private.c.job_id.in_(ids)))
         drop_typescripts(tx, ids)
         drop_receipts(tx, ids)

@@ -10,7 +10,7 @@ from spool.tables.base import ID, metadata
 from spool.tables.batches import batches
 from spool.tables.closures import closures, not_private, openings
 from spool.tables.deletions import chunk_sums, deletions
-from spool.tables.edits import edits
+from spool.tables.edits import edits, former_names
 from spool.tables.events import event_inbox, event_position, events
 from spool.tables.exports import connections, exports, source_links
 from spool.tables.glossaries import glossaries, language_models
@@ -44,6 +44,7 @@ __all__ = [
     "event_position",
     "events",
     "exports",
+    "former_names",
     "glossaries",
     "idempotency",
     "jobs",

@@ -1,9 +1,10 @@
-"""Corrections of transcripts: events, never changed, and deleted only with the transcript."""
+"""Corrections of transcripts, and the names that their speakers had: never changed, and deleted only with the
+transcript."""
 
-from sqlalchemy import JSON, Column, Index, Integer
+from sqlalchemy import JSON, Column, Index, Integer, String, Table
 
 from spool.domain.archive.edits import Edit
-from spool.tables.base import job_key
+from spool.tables.base import job_key, metadata
 from spool.tables.record import table_of
 
 edits = table_of(
@@ -23,4 +24,14 @@ Index(
     edits.c.from_revision,
     postgresql_where=_SPREAD,
     sqlite_where=_SPREAD,
+)
+
+# The names that a transcript's speakers had before a renaming, by label: a citation of that time has them.
+former_names = Table(
+    "former_names",
+    metadata,
+    job_key(),
+    Column("number", Integer, primary_key=True),
+    Column("transcript_sha256", String(64), nullable=False),
+    Column("names", JSON, nullable=False),
 )

@@ -37,8 +37,7 @@ def version_of(transcript_sha256: str, revision: int, speakers: Iterable[Speaker
 
 
 def revision_of(version: str, transcript_sha256: str, newest: int) -> int:
-    """How many corrections a cited version includes; names that it had are not kept. Raises NotFound if the
-    transcript has none such."""
+    """How many corrections a cited version includes. Raises NotFound if the transcript has none such."""
     match = _VERSION.fullmatch(version)
     revision = int(match[2] or 0) if match else 0
     if match is None or match[1] != transcript_sha256[:_DIGITS] or revision > newest:

@@ -1,12 +1,12 @@
 """The speakers of a job's recording: asked for again, and the names that people give.
 
-Names are stored in the job's row and never in its stored transcript, so a transcript rendered
-later has them, and a deletion removes them with one statement.
+Names are stored in the job's row and never in its stored transcript, so a transcript rendered later has
+them. Those that a speaker had before stay for the citations of that time. A deletion removes both.
 """
 
 from collections.abc import Mapping
 
-from sqlalchemy import Connection, null, select, update
+from sqlalchemy import Connection, func, insert, null, select, update
 
 from spool.domain.archive.diarization import Diarization
 from spool.domain.jobs import TERMINAL, Job, JobSpeaker
@@ -19,7 +19,7 @@ from spool.store.jobs import do_once, get_job, queue_again
 from spool.store.rows import JOB_COLUMNS, job_of
 from spool.store.sql import now_utc
 from spool.store.transcripts.voices import confirm_voices
-from spool.tables import jobs
+from spool.tables import former_names, jobs
 
 
 def diarize_job(tx: Connection, job_id: str, diarization: Diarization) -> Job:
@@ -80,5 +80,24 @@ def name_speakers(
     row = tx.execute(update(jobs).where(jobs.c.id == job_id).values(**values).returning(*JOB_COLUMNS)).one()
     confirm_voices(tx, job_id, job.project, names, remember=remember)
     named = job_of(row)
+    if named.speaker_names != job.speaker_names:
+        _keep_former_names(tx, job)
     enqueue_exports(tx, named)
     return named
+
+
+def _keep_former_names(tx: Connection, job: Job) -> None:
+    """Keep the names that a job's speakers have, before they have others. Its row is locked."""
+    c = former_names.c
+    if job.speaker_names in former_names_of(tx, job):
+        return
+    number = tx.execute(select(func.coalesce(func.max(c.number), 0)).where(c.job_id == job.id)).scalar_one()
+    values = {"transcript_sha256": job.transcript_sha256, "names": job.speaker_names}
+    tx.execute(insert(former_names).values(job_id=job.id, number=number + 1, **values))
+
+
+def former_names_of(tx: Connection, job: Job) -> list[dict[str, str]]:
+    """By label the names that the speakers of a job's transcript had before, the latest first."""
+    c = former_names.c
+    own = select(c.names).where(c.job_id == job.id, c.transcript_sha256 == job.transcript_sha256)
+    return list(tx.execute(own.order_by(c.number.desc())).scalars())

@@ -4,12 +4,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import select
 
 from ops.testbed.running_api import Live, file_job, problem, transcript_of
 from spool.client import Conflict, Spool
 from spool.domain import Diarization, DiarizationFacts, Speaker, Transcript, Turn
 from spool.formats import render
 from spool.store.queue import endings
+from spool.tables import former_names
 
 WORDS = ("keep", "the", "light", "burning")
 
@@ -84,6 +86,36 @@ def test_a_name_is_in_every_format_and_comes_off_again(http: httpx.Client, job_i
     http.patch(f"{path}/speakers", json={"names": {"speaker_0": None}}).raise_for_status()
     after = http.get(f"{path}/transcript", params={"format": "vtt"})
     assert (after.text, after.headers["etag"]) == (before.text, before.headers["etag"])
+
+
+def test_a_citation_keeps_the_names_of_its_time(live: Live, http: httpx.Client, job_id: str) -> None:
+    path = f"/v1/jobs/{job_id}"
+
+    def cite(**query: str) -> tuple[str, str]:
+        clip = http.get(f"{path}/clip", params={"start": 0, "end": 2, **query}).json()
+        shown = http.get(clip["transcript_url"]).text
+        assert clip["version"] in clip["transcript_url"]
+        return clip["version"], shown
+
+    unnamed, numbers = cite()
+    cited = {unnamed: numbers}
+    for name in ("Ada", "Eva", "Ada", "Ida"):
+        http.patch(f"{path}/speakers", json={"names": {"speaker_0": name}}).raise_for_status()
+        version, shown = cite()
+        assert f"{name}: keep the" in shown
+        cited[version] = shown
+    assert len(cited) == 4
+    for version, shown in cited.items():
+        assert cite(version=version) == (version, shown)
+    newest = http.get(f"{path}/clip", params={"start": 0, "end": 2, "version": unnamed}).json()[
+        "newest_version"
+    ]
+    assert newest == list(cited)[-1]
+    assert cite(version=f"{unnamed}-n00000000") == (newest, cited[newest])
+    http.delete(f"{path}/content", params={"what": "transcript"}).raise_for_status()
+    with live.services.database.read() as tx:
+        assert tx.execute(select(former_names.c.names)).all() == []
+    problem(http.get(f"{path}/clip", params={"start": 0, "end": 2, "version": newest}), 410, "deleted")
 
 
 FORMS = {
