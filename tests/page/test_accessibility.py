@@ -10,11 +10,11 @@ from playwright.sync_api import Browser, Page, expect
 
 from ops.testbed.running_api import Live
 from spool.client import Spool
+from tests.page.accessible import find_faults
 from tests.page.test_page import done_job, sound
 from tests.page.test_review import doubtful_jobs
 from tests.page.test_speakers import job_with_speakers
 
-axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 SCREENS = [
     pytest.param((1280, "light"), id="1280-light"),
     pytest.param((390, "dark"), id="390-dark"),
@@ -60,7 +60,7 @@ def test_every_view_is_accessible_and_fits(
             screen.locator("#files").set_input_files([tape, Path(__file__)])
             expect(screen.get_by_text("1 new recording")).to_be_visible()
         screen.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-        found += faults(screen, view)
+        found += find_faults(screen, view)
     assert found == []
 
 
@@ -72,56 +72,45 @@ def test_every_dialog_and_panel_is_accessible_and_fits(screen: Page, live: Live)
     screen.keyboard.press("Home")
     screen.keyboard.press("e")
     expect(screen.get_by_label("Text of this passage")).to_be_focused()
-    found = faults(screen, "editor")
+    found = find_faults(screen, "editor")
     screen.keyboard.press("Escape")
     with Spool(live.url) as spool:
         spool.edit(talk, 1, 1, "walked", author="Bo")
     screen.reload()
     screen.get_by_role("button", name="Rename Speaker 1").click()
-    found += faults(screen, "naming a speaker")
+    found += find_faults(screen, "naming a speaker")
     screen.get_by_role("button", name="Find speakers again").click()
     found += dialog(screen, "speakers")
     screen.get_by_role("button", name="Details", exact=True).click()
     screen.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    found += faults(screen, "details of a recording with speakers")
+    found += find_faults(screen, "details of a recording with speakers")
     screen.goto(f"/#/jobs/{doubtful}")
     expect(screen.get_by_role("button", name="Rename Speaker 1")).to_have_count(0)  # the view before is gone
     screen.get_by_role("button", name="Details", exact=True).click()
     screen.get_by_role("button", name="Show the receipt").click()
     expect(screen.get_by_text("How to check it")).to_be_visible()
     screen.evaluate("document.querySelectorAll('aside details').forEach((one) => { one.open = true; })")
-    found += faults(screen, "details of a recording")
+    found += find_faults(screen, "details of a recording")
     for button in ("Run again", "Run a stretch again", "Cite a stretch"):
         screen.get_by_role("button", name=button, exact=True).click()
         found += dialog(screen, button)
     screen.get_by_role("link", name="Compare").first.click()
     expect(screen.get_by_role("heading", name="Versions")).to_be_visible()
-    found += faults(screen, "versions")
+    found += find_faults(screen, "versions")
     screen.goto("/#/review")
     expect(screen.locator(".passage.current")).to_be_visible()
     screen.keyboard.press("e")
-    found += faults(screen, "correcting in the review")
+    found += find_faults(screen, "correcting in the review")
     screen.keyboard.press("Escape")
     screen.keyboard.press("?")
     found += dialog(screen, "keys")
     assert found == []
 
 
-def faults(screen: Page, view: str) -> list[str]:
-    """What axe finds, and whether the view is wider than the screen."""
-    found = []
-    for violation in axe.Axe().run(screen).response["violations"]:
-        nodes = [node["html"] for node in violation["nodes"][:3]]
-        found.append(f"{view}: {violation['id']}: {nodes}")
-    if screen.evaluate("document.documentElement.scrollWidth > innerWidth"):
-        found.append(f"{view}: wider than the screen")
-    return found
-
-
 def dialog(screen: Page, view: str) -> list[str]:
     """The faults of the dialog that is open, which is closed then."""
     expect(screen.locator("dialog[open]")).to_have_count(1)
-    found = faults(screen, f"dialog of {view}")
+    found = find_faults(screen, f"dialog of {view}")
     screen.keyboard.press("Escape")
     expect(screen.locator("dialog")).to_have_count(0)
     return found

@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 
 from ops.testbed.running_api import Live, file_job
 from tests.api.auth.keys import post
+from tests.page.accessible import find_faults
 
 pytestmark = pytest.mark.integration
 expect.set_options(timeout=60_000)
@@ -24,6 +25,7 @@ def test_a_name_from_a_correction_is_taken_into_a_glossary(page: Page, live: Liv
     page.get_by_label("Phrases, one per line").fill("Amrum\nSylt")
     page.get_by_role("button", name="Add", exact=True).click()
     expect(page.get_by_role("heading", name="islands@1")).to_be_visible()
+    assert find_faults(page, "a glossary") == []
     page.get_by_role("button", name="Add B>Heligoland").click()
     expect(page.get_by_role("heading", name="islands@2")).to_be_visible()
     expect(page.locator("ul.phrases li")).to_have_text(["Amrum", "B>Heligoland", "Sylt"])

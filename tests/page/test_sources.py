@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from ops.testbed.running_api import Live, file_job
 from spool.settings import Settings
 from tests.api.auth.keys import post
+from tests.page.accessible import find_faults
 
 OLD = 1_700_000_000
 expect.set_options(timeout=60_000)
@@ -39,6 +40,7 @@ def test_a_source_says_what_it_took_and_skipped_and_is_paused(
     page.get_by_role("link", name="Incoming").click()
     expect(page.get_by_role("cell", name="reel 1.wav")).to_be_visible()
     expect(page.get_by_role("row", name="notes.txt")).to_contain_text("not audio")
+    assert find_faults(page, "a source") == []
     page.get_by_role("link", name="skipped 1").click()
     expect(page.get_by_role("cell", name="reel 1.wav")).to_have_count(0)
     page.get_by_role("button", name="Pause").click()
@@ -47,6 +49,7 @@ def test_a_source_says_what_it_took_and_skipped_and_is_paused(
     expect(page.locator(".state.watching")).to_be_visible()
     page.get_by_role("button", name="Change").click()
     page.get_by_label("Listed every").fill("60")
+    assert find_faults(page, "its dialog") == []
     page.get_by_role("dialog").get_by_role("button", name="Change").click()
     expect(page.get_by_text("every 60 s")).to_be_visible()
     page.on("dialog", lambda dialog: dialog.accept())

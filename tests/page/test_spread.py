@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from ops.testbed.running_api import Live
 from spool.client import Spool
 from tests.api.auth.keys import post
+from tests.page.accessible import find_faults
 
 expect.set_options(timeout=60_000)
 
@@ -48,7 +49,7 @@ def test_a_corrected_name_is_offered_where_it_was_written_otherwise(page: Page, 
     for width, scheme in ((1280, "light"), (390, "light"), (1280, "dark"), (390, "dark")):
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert find_faults(page, f"at {width}, {scheme}") == []
         if shots := os.environ.get("SHOTS"):
             page.screenshot(path=Path(shots) / f"spread-{width}-{scheme}.png")
     said = rows.filter(has_text="oh conquer")
