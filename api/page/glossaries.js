@@ -73,7 +73,7 @@ export async function showGlossary(root, reference, query) {
 
 function languageModels(items, then) {
   const columns = [{ title: "Language model", class: "name" }, { title: "Version", number: true }, { title: "Order", number: true },
-    { title: "N-grams", number: true }, { title: "Model" }, { title: "Changed" }, { title: "By" }, { title: "Project" }, { title: "" }];
+    { title: "N-grams", number: true }, { title: "Model" }, { title: "Changed" }, { title: "By" }, { title: "Project" }, { title: "Action" }];
   columns.label = "Language models";
   return [h("h2", {}, "Language models"),
     h("p", { class: "quiet small" }, "Build one from a project's own texts with ", h("code", {}, "spool lm build TEXTS --model M --name NAME"),
@@ -86,7 +86,7 @@ function languageModels(items, then) {
 
 function suggestions(items, add) {
   if (!items.length) return null;
-  const columns = [{ title: "Name", class: "name" }, { title: "Recordings", number: true }, { title: "For example" }, { title: "" }];
+  const columns = [{ title: "Name", class: "name" }, { title: "Recordings", number: true }, { title: "For example" }, { title: "Action" }];
   columns.label = "Names from corrections";
   return [h("h2", {}, "Names from corrections"),
     h("p", { class: "quiet small" }, "What people wrote into transcripts in place of what was recognised, and this glossary does not have."),
