@@ -129,6 +129,7 @@ from .queue.scheduler import (
     LOOK_AHEAD as LOOK_AHEAD,
     NeedsAlone as NeedsAlone,
     SHORT_BYTES as SHORT_BYTES,
+    claim_alone as claim_alone,
     claim_next as claim_next,
     count_runnable as count_runnable,
     goes_before as goes_before,

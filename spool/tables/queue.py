@@ -34,7 +34,8 @@ locks = Table(
 )
 
 # How much of a pool each project has had, as a virtual time that grows with the charged seconds of audio over
-# its share; `start` is where its last claim began.
+# its share; `start` is where its last claim began. `refund` is what its jobs were charged too much, until a
+# claim uses it up.
 turns = Table(
     "turns",
     metadata,
@@ -43,6 +44,7 @@ turns = Table(
     Column("share", Double, nullable=False, server_default=text("1")),
     Column("start", Double, nullable=False, server_default=text("0")),
     Column("served", Double, nullable=False, server_default=text("0")),
+    Column("refund", Double, nullable=False, server_default=text("0")),
     Column("claims", BigInteger, nullable=False, server_default=text("0")),
     # Length of its recordings, a moving mean; NULL before the first one ended.
     Column("mean_seconds", Double),

@@ -6,6 +6,7 @@ A message only says that there is work; `spool.store.queue.scheduler` chooses th
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import structlog
@@ -13,9 +14,9 @@ from sqlalchemy import Connection
 
 from spool import clock
 from spool.errors import SpoolError
-from spool.store.queue.leases import Claim, claim_job
+from spool.store.queue.leases import Claim
 from spool.store.queue.outbox import hint_again, hint_used_up
-from spool.store.queue.scheduler import ClaimRequest, NeedsAlone, claim_next
+from spool.store.queue.scheduler import ClaimRequest, NeedsAlone, claim_alone, claim_next
 from worker.service.affinity import list_loaded
 from worker.service.context import WorkerContext
 
@@ -42,7 +43,7 @@ def hold_next(context: WorkerContext, hinted: str | None, *, live: bool = False)
                 yield outcome
                 return
         with context.job_gate.alone(context.resting) as entered:
-            claim = _claim_alone(context, outcome.job_id) if entered else None
+            claim = _claim_alone(context, outcome.job_id, live=live) if entered else None
             if claim is not None or not entered:
                 if not entered:
                     _give_back(context, hinted or outcome.job_id)
@@ -83,20 +84,8 @@ def _next(context: WorkerContext, *, live: bool) -> Claim | NeedsAlone | None:
     settings = context.settings
     loaded = list_loaded(settings.models, context.engine.loaded)
     first = context.affinity.first(loaded) if context.engine.crowded else frozenset()
-    request = ClaimRequest(
-        context.worker_id,
-        settings.pool,
-        settings.worker_name,
-        settings.lease_seconds,
-        settings.max_crashes,
-        alone=False,
-        models=first,
-        offered=context.offer.models,
-        without_language_models=context.health.lacking_language_models,
-        machine=context.offer.machine,
-        live=live,
-        most=1 if live else context.appetite.jobs,
-    )
+    most = 1 if live else context.appetite.jobs
+    request = replace(_request_of(context, live=live), alone=False, models=first, most=most)
     outcome = _write(context, "not claimed", lambda tx: claim_next(tx, request, settings.rules))
     if isinstance(outcome, Claim):
         context.job_gate.add(len(outcome.others))
@@ -104,14 +93,23 @@ def _next(context: WorkerContext, *, live: bool) -> Claim | NeedsAlone | None:
     return outcome
 
 
-def _claim_alone(context: WorkerContext, job_id: str) -> Claim | None:
+def _claim_alone(context: WorkerContext, job_id: str, *, live: bool) -> Claim | None:
+    request, rules = _request_of(context, live=live), context.settings.rules
+    return _write(context, "not claimed", lambda tx: claim_alone(tx, job_id, request, rules), job_id=job_id)
+
+
+def _request_of(context: WorkerContext, *, live: bool) -> ClaimRequest:
     settings = context.settings
-    who = (job_id, context.worker_id, settings.lease_seconds)
-    return _write(
-        context,
-        "not claimed",
-        lambda tx: claim_job(tx, *who, max_crashes=settings.max_crashes, alone=True, pool=settings.pool),
-        job_id=job_id,
+    return ClaimRequest(
+        context.worker_id,
+        settings.pool,
+        settings.worker_name,
+        settings.lease_seconds,
+        settings.max_crashes,
+        offered=context.offer.models,
+        without_language_models=context.health.lacking_language_models,
+        machine=context.offer.machine,
+        live=live,
     )
 
 

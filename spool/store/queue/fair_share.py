@@ -2,9 +2,10 @@
 
 Start-time fair queueing: a claim charges its project the job's audio over the project's share, and the
 project with the least charge goes next. Idle time earns no credit: a project that was idle begins where the
-last claim began. What a job really took is settled when it ends. A charge never waits for a row that another
-transaction holds: it is stored (`turn_charges`) and added later. `spool.store.queue.scheduler` chooses the
-project's job.
+last claim began. What a job really took is settled when it ends. What was charged too much is not idle time's
+credit, so it is kept apart (`refund`): if the project begins where the last claim began, its claims are
+charged less. A charge never waits for a row that another transaction holds: it is stored (`turn_charges`) and
+added later. `spool.store.queue.scheduler` chooses the project's job.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import (
     BindParameter,
+    ColumnElement,
     Connection,
     Double,
     Select,
@@ -176,18 +178,28 @@ def _number(name: str) -> BindParameter[float]:
     return bindparam(name, type_=Double())
 
 
+def _at_least_0(value: ColumnElement[float]) -> ColumnElement[float]:
+    return case((value > 0, value), else_=0.0)
+
+
 # Built once: that takes longer than running them, and each claim and each end of a job uses them.
 _FREE_ROW = _free_row()
 # Concurrent claims may have read the same row: what they added is kept.
 _START = case((turns.c.served > _number("from_start"), turns.c.served), else_=_number("from_start"))
+_BEHIND = case((turns.c.served < _START, _START - turns.c.served), else_=0.0)
+_REFUNDED = case((turns.c.refund < _BEHIND, turns.c.refund), else_=_BEHIND)
 _TAKEN = _FREE_ROW.values(
     start=_START,
-    served=_START + _number("charged"),
+    served=_START + _number("charged") - _REFUNDED,
+    refund=_at_least_0(_REFUNDED - _number("charged")),
     claims=turns.c.claims + bindparam("more_claims", type_=turns.c.claims.type),
     share=_number("own_share"),
     updated_at=now_utc(),
 )
-_SETTLED = _FREE_ROW.values(served=turns.c.served + _number("seconds") / turns.c.share)
+_SETTLED = _FREE_ROW.values(
+    served=turns.c.served + _number("seconds") / turns.c.share,
+    refund=_at_least_0(turns.c.refund - _number("seconds") / turns.c.share),
+)
 _SETTLED_MEAN = _SETTLED.values(
     mean_seconds=func.coalesce(turns.c.mean_seconds, _number("first")) * _number("kept") + _number("newest")
 )
@@ -208,8 +220,13 @@ def _collect_charges(tx: Connection, pool: str, project: str) -> None:
     gone = delete(turn_charges).where(turn_charges.c.id.in_(tx.scalars(free).all()))
     charges = tx.execute(gone.returning(turn_charges.c.seconds, turn_charges.c.claims)).all()
     seconds, claims = sum(row.seconds for row in charges), sum(row.claims for row in charges)
+    settled = sum(row.seconds for row in charges if not row.claims)
     tx.execute(
         update(turns)
         .where(turns.c.pool == pool, turns.c.project == project)
-        .values(served=turns.c.served + seconds / turns.c.share, claims=turns.c.claims + claims)
+        .values(
+            served=turns.c.served + seconds / turns.c.share,
+            refund=_at_least_0(turns.c.refund - settled / turns.c.share),
+            claims=turns.c.claims + claims,
+        )
     )

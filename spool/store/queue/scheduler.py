@@ -146,6 +146,22 @@ def claim_next(tx: Connection, request: ClaimRequest, rules: Rules) -> Claim | N
     return None
 
 
+def claim_alone(tx: Connection, job_id: str, request: ClaimRequest, rules: Rules) -> Claim | None:
+    """Take the job of a `NeedsAlone`, now that nothing else runs in the worker's process; None if it waits no
+    longer, or its project's quota has been used up since."""
+    project = tx.scalar(select(jobs.c.project).where(jobs.c.id == job_id))
+    if project is None or not still_free(tx, rules.quotas, project):
+        return None
+    job = _lock(tx, job_id)
+    if job is None:
+        return None
+    if job.crashes >= request.max_crashes:
+        set_aside(tx, job_id, request.max_crashes)
+        return None
+    (turn,) = fair_order(tx, request.pool, [project], rules.shares)
+    return _claim_run(tx, request, turn, [job])
+
+
 def goes_before(tx: Connection, offer: Offer, project: str, priority: int, rules: Rules) -> bool:
     """Whether a waiting job should get this worker before one of this project and class continues."""
     waiting = _find_waiting(tx, offer)

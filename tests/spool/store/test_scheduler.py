@@ -1,7 +1,8 @@
 """Which job a worker gets: classes, turns of projects, deadlines, places; on SQLite and on PostgreSQL."""
 
+import itertools
 import threading
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -22,6 +23,7 @@ from spool.store import (
     Database,
     NeedsAlone,
     SweepLimits,
+    claim_alone,
     claim_next,
     fail_job,
     goes_before,
@@ -131,6 +133,23 @@ def test_a_project_with_long_recordings_gets_no_more_audio_and_one_with_a_share_
     assert abs(had["double"] - 2 * had["short"]) <= 2 * 3600
 
 
+def test_recordings_of_mixed_lengths_get_as_much_audio_as_equal_ones(db: Database) -> None:
+    """Six run at once, and each is charged as the mean: what a short one gives back is not lost."""
+    lengths = {"equal": itertools.repeat(100.0), "mixed": itertools.cycle([10.0, 10.0, 10.0, 370.0])}
+    for project in lengths:
+        batch(db, project, 150)
+    had: Counter[str] = Counter()
+    running: deque[Claim] = deque()
+    for _ in range(200):
+        if len(running) == 6:
+            ended = running.popleft()
+            length = next(lengths[ended.job.project])
+            finish(db, ended, length)
+            had[ended.job.project] += int(length)
+        running.append(taken(db))
+    assert abs(had["equal"] - had["mixed"]) <= 2 * 370
+
+
 def test_who_was_away_is_not_paid_for_it_and_what_was_reused_is_free(db: Database) -> None:
     batch(db, "busy", 50)
     for _ in range(20):
@@ -225,6 +244,25 @@ def test_low_that_came_a_moment_ago_does_wait(db: Database) -> None:
     began = order(db)
     assert began[-1] == low
     assert set(began[:-1]) == high
+
+
+def test_a_job_that_is_claimed_alone_is_charged_and_counts_for_the_quota(db: Database) -> None:
+    rules = Rules(quotas={"default": Quota(jobs_in_flight=1)})
+    suspect = queued(db).id
+    with db.begin() as tx:
+        tx.execute(update(jobs).values(crashes=2))
+        assert claim_next(tx, ASKER, rules) == NeedsAlone(suspect)
+    queued(db)
+    other = taken(db, rules)
+    with db.begin() as tx:
+        assert claim_alone(tx, suspect, ASKER, rules) is None, "another of the project runs now"
+    finish(db, other, 60.0)
+    with db.begin() as tx:
+        claim = claim_alone(tx, suspect, ASKER, rules)
+        assert claim is not None
+        assert claim.job.forecast_seconds == 60.0
+        assert tx.scalar(select(turns.c.served)) == 120.0
+        assert claim_alone(tx, suspect, ASKER, rules) is None, "it runs"
 
 
 def test_a_job_on_its_last_chance_is_offered_alone_and_to_one_at_a_time(db: Database) -> None:
