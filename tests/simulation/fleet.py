@@ -21,6 +21,7 @@ from tests.simulation.broker import Broker
 from tests.simulation.objects import Objects, SimulatedStore
 from tests.simulation.product import Product
 from tests.simulation.scheduler import NS, Process, Scheduler
+from tests.simulation.shares import IN_FLIGHT, SHARES
 from tests.simulation.timeline import Timeline
 from worker.jobs.services import JobServices
 
@@ -221,6 +222,8 @@ class Fleet:
             worker_name=name,
             source_roots=(self.share,),
             concurrency=3,
+            shares=dict(SHARES),
+            quotas={project: {"jobs_in_flight": most} for project, most in IN_FLIGHT.items()},
             engine_slots=6,
             heartbeat_seconds=10.0,
             sweep_seconds=60.0,

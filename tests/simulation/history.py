@@ -9,10 +9,12 @@ import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.simulation.scheduler import NS, Process, Scheduler
+from tests.simulation.scheduler import BEGAN, NS, Process, Scheduler
+from tests.simulation.shares import Shares
 from tests.simulation.timeline import Timeline
 
 COLUMNS = (
@@ -26,6 +28,8 @@ COLUMNS = (
     "retries",
     "suspects",
 )
+FACTS = ("project", "forecast_seconds", "done_seconds", "reused_from")
+"""Known of a job before and after each change of the `COLUMNS`."""
 ENDED = {"done", "failed", "cancelled"}
 MOVES = {
     ("queued", "running"),
@@ -46,9 +50,11 @@ GIVEN_UP_S = 290.0
 CANCEL_S = 5.0
 """Within this time a worker ends a job that a person cancels, if nothing keeps it from that."""
 CRASHES = 3
+DUE_NS = NS
+"""A job waits for this long before it counts among those that a claim passed over."""
 _AT = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
-_PAIRS = ", ".join(f"old_{each}, new_{each}" for each in COLUMNS)
-_VALUES = ", ".join(f"OLD.{each}, NEW.{each}" for each in COLUMNS)
+_PAIRS = ", ".join(f"old_{each}, new_{each}" for each in COLUMNS + FACTS)
+_VALUES = ", ".join(f"OLD.{each}, NEW.{each}" for each in COLUMNS + FACTS)
 _CHANGED = " OR ".join(f"OLD.{each} IS NOT NEW.{each}" for each in COLUMNS if each != "lease_until")
 _TABLES = f"""
 CREATE TABLE simulated_history (number INTEGER PRIMARY KEY, at TEXT, job TEXT, chunk INTEGER, {_PAIRS});
@@ -93,6 +99,10 @@ class Row(NamedTuple):
     cancel_requested: int
     retries: int
     suspects: str | None
+    project: str
+    forecast_seconds: float | None
+    done_seconds: float
+    reused_from: str | None
 
     @property
     def suspected(self) -> set[str]:
@@ -115,6 +125,7 @@ class History:
         self._unknown: set[tuple[str, int]] = set()
         self._endings: dict[str, Counter[str]] = defaultdict(Counter)
         self._received: dict[str, Counter[str]] = defaultdict(Counter)
+        self._shares = Shares()
         self.running: dict[str, str] = {}
         """The worker of each running job."""
         self.submitted: list[str] = []
@@ -134,7 +145,8 @@ class History:
     def collect(self, committer: Process, told: bool) -> None:
         """Judge what this process has just committed; `told`: it learns of that."""
         query = "SELECT * FROM simulated_history WHERE number > ? ORDER BY number"
-        for number, at, job, chunk, *values in self._connection.execute(query, (self._last,)).fetchall():
+        rows = self._connection.execute(query, (self._last,)).fetchall()
+        for number, at, job, chunk, *values in rows:
             self._last = number
             old, new = Row(*values[::2]), Row(*values[1::2])
             if chunk is not None and new.state is not None:
@@ -148,6 +160,18 @@ class History:
                 self._judge(at, job, old, new, committer)
                 if not told and new.state == "running":
                     self._unknown.add((job, new.attempt))
+        if rows:
+            self._look_who_waits()
+
+    def _look_who_waits(self) -> None:
+        """Which projects have jobs that any worker might claim."""
+        now = datetime.fromtimestamp((BEGAN + self._scheduler.now_ns - DUE_NS) / NS, UTC)
+        waiting = (
+            "SELECT DISTINCT project FROM jobs WHERE state = 'queued' AND refusals IS NULL"
+            " AND (not_before IS NULL OR not_before < ?) ORDER BY project"
+        )
+        found = self._connection.execute(waiting, (f"{now:%Y-%m-%d %H:%M:%S}",))
+        self._shares.look([project for (project,) in found.fetchall()])
 
     def is_foreign(self, process: Process, owner: str | None) -> bool:
         """Whether a lease of this worker, or of nobody, is none of this process."""
@@ -183,6 +207,9 @@ class History:
             self._saved.pop((job, index), None)
 
     def _judge(self, at: str, job: str, old: Row, new: Row, committer: Process) -> None:
+        if old.state == "running" and (new.state != "running" or new.attempt != old.attempt):
+            reused = new.reused_from is not None and old.reused_from is None
+            self._shares.end(old.project, job, None if reused else new.done_seconds)
         if old.state != new.state and (old.state, new.state) not in MOVES:
             self._violate("states move as drawn", job, f"{old.state} became {new.state}")
         if new.attempt != old.attempt or (new.state == "running" and old.state != "running"):
@@ -210,6 +237,15 @@ class History:
         since = committer.draining_since_ns
         if since is not None and self._scheduler.now_ns - since > 3 * NS:
             self._violate("who drains claims nothing", job, f"claimed by {committer.name}")
+        if self._shares.is_full(new.project):
+            self._violate(
+                "a quota holds", job, f"{new.project} has {self._shares.running[new.project]} in flight"
+            )
+        if unfair := self._shares.find_unfair(new.project):
+            self._violate("fair share within its bound", job, unfair)
+        if new.forecast_seconds is None:
+            self._violate("a claim is charged", job, f"{new.project} was not charged")
+        self._shares.claim(new.project, job, new.done_seconds, new.forecast_seconds or new.done_seconds)
         self._claimed_at[job, new.attempt] = self._last
 
     def _judge_loss(self, at: str, job: str, old: Row, committer: Process, *, known: bool) -> None:

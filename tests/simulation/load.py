@@ -17,6 +17,7 @@ from spool.store.jobs import NewJob, cancel_job, create_job, retry_job
 from tests.simulation.engine import POISON, RATE
 from tests.simulation.fleet import Fleet, RunningApi
 from tests.simulation.history import Expected, History
+from tests.simulation.shares import PROJECTS
 from tests.simulation.timeline import Timeline
 
 DESERVED = {
@@ -132,7 +133,7 @@ class Load:
             id=job_id,
             received_sha256=sha256,
             reuse=self._random.random() < 0.3,
-            project=self._random.choice(["oral", "court"]),
+            project=self._random.choices(PROJECTS, [3, 6, 1])[0],
         )
 
     def _change_one(self, api: RunningApi) -> None:

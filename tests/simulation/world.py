@@ -31,6 +31,7 @@ from tests.simulation.load import Load, fill_share
 from tests.simulation.objects import Objects, SimulatedStore
 from tests.simulation.product import OlderProduct, Product, find_tree
 from tests.simulation.scheduler import NS, Process, Scheduler, Stalled
+from tests.simulation.shares import PROJECTS
 from tests.simulation.timeline import Timeline
 from worker.engine.audio_slots import SlotLayout
 from worker.engine.protocol import EngineOptions
@@ -141,7 +142,7 @@ class World:
 
     def _main(self) -> None:
         database = Database(f"sqlite:///{self._file}")
-        for project in ("oral", "court"):
+        for project in PROJECTS:
             new = NewWebhook(project=project, url="https://example.org/", types=tuple(sorted(JOB_ENDS)))
             with database.begin() as tx:
                 create_webhook(tx, new, SecretBox(("s" * 32,)))

@@ -55,6 +55,22 @@ DEFECTS: dict[str, Defect] = {
         '        if self.draining.is_set():\n            return "the worker drains"\n',
         "",
     ),
+    # Whose turn it is.
+    "shares-ignored": Defect(
+        "spool.store.queue.fair_share",
+        "row, share = known.get(project), shares.get(project, 1.0)",
+        "row, share = known.get(project), 1.0",
+    ),
+    "claims-not-charged": Defect(
+        "spool.store.queue.scheduler",
+        "    take_turn(tx, request.pool, turn, price * len(claims), len(claims))\n",
+        "",
+    ),
+    "alone-beyond-the-quota": Defect(
+        "spool.store.queue.scheduler",
+        "    if project is None or not still_free(tx, rules.quotas, project):\n",
+        "    if project is None:\n",
+    ),
     # Crashes.
     "outage-is-a-crash": Defect(_CRASHES, "    if row.owner_ended:\n", "    if True:\n"),
     "suspect-is-a-crash": Defect(_CRASHES, "        elif ended:\n", "        else:\n"),

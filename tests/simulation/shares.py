@@ -1,0 +1,66 @@
+"""The law of fair shares, over the history of claims: projects that wait together get audio by their shares.
+
+While two projects both have jobs that could run, what one gets more than the other by their shares stays
+within a bound, however long they wait: their largest turns, and what the recordings that run are shorter than
+they were charged.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from spool.store import UNKNOWN_SECONDS
+
+SHARES: Mapping[str, float] = {"court": 2.0}
+IN_FLIGHT: Mapping[str, int] = {"radio": 2}
+"""The quotas."""
+PROJECTS = ("oral", "court", "radio")
+
+BOUND_S = 3 * UNKNOWN_SECONDS
+
+
+@dataclass
+class Shares:
+    """How much audio each project has had over its share, and how much when it began to wait with another."""
+
+    served: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    running: Counter[str] = field(default_factory=Counter)
+    _since: dict[tuple[str, str], float] = field(default_factory=dict)
+    _claims: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Of each running job: how much was decoded before, and how much is expected to be at its end."""
+
+    def claim(self, project: str, job: str, done_s: float, expected_s: float) -> None:
+        """A project got a job of which so much was decoded, and so much is expected to be at its end."""
+        self.running[project] += 1
+        self._claims[job] = done_s, expected_s
+        self._serve(project, expected_s - done_s)
+
+    def end(self, project: str, job: str, done_s: float | None) -> None:
+        """A job runs no more: so much is decoded, or what was there was reused."""
+        self.running[project] -= 1
+        before_s, expected_s = self._claims.pop(job)
+        self._serve(project, (before_s if done_s is None else done_s) - expected_s)
+
+    def look(self, waiting: Collection[str]) -> None:
+        """These projects have jobs that could run now; in order."""
+        free = [each for each in waiting if not self.is_full(each)]
+        pairs = {(one, other) for one in free for other in free if one != other}
+        self._since = {pair: self._since.get(pair, self._lead(*pair)) for pair in pairs}
+
+    def find_unfair(self, project: str) -> str | None:
+        """What is unfair about a claim of this project, before it is counted."""
+        for (one, other), since in self._since.items():
+            ahead = self._lead(one, other) - since
+            if one == project and ahead > BOUND_S:
+                return f"{one} got {ahead:.0f} s more than its share while {other} waited"
+        return None
+
+    def is_full(self, project: str) -> bool:
+        """Whether the project has as many jobs in flight as its quota allows."""
+        return project in IN_FLIGHT and self.running[project] >= IN_FLIGHT[project]
+
+    def _serve(self, project: str, seconds: float) -> None:
+        self.served[project] += seconds / SHARES.get(project, 1.0)
+
+    def _lead(self, one: str, other: str) -> float:
+        return self.served[one] - self.served[other]
