@@ -12,8 +12,8 @@ A block is `FRAMES` frames (the last one of a channel may have fewer), compresse
 
 import struct
 import zlib
-from collections.abc import Sequence
-from typing import NamedTuple, Self
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,11 @@ class OpenBlock(NamedTuple):
     halves: NDArray[np.uint8]
 
 
+_SILENT = OpenBlock(
+    0, np.zeros(0, np.uint8), np.zeros((CLASSES, 0), np.uint8), np.zeros((CLASSES // 2, 0), np.uint8)
+)
+
+
 class DamagedSounds(ValueError):
     """A block that cannot be read back; says why."""
 
@@ -72,7 +77,8 @@ def unpack_block(block: bytes) -> NDArray[np.uint8]:
     opened = _open(block)
     table = np.full((opened.frames, COLUMNS), _UNHEARD, np.uint8)
     frames = np.arange(opened.frames)
-    table[:, : SILENCE + 1] = KeptFrames.of([opened]).costs(np.zeros_like(frames), frames)
+    costs = KeptFrames([opened]).costs(np.zeros_like(frames), frames, range(SILENCE + 1))
+    table[:, : SILENCE + 1] = np.stack(list(costs.values()), axis=1)
     best = table[:, : SILENCE + 1].argmin(axis=1)
     table[:, END] = table[:, SILENCE]
     table[:, HEARD] = (best != SILENCE) & (best != np.append(SILENCE, best[:-1]))
@@ -80,39 +86,52 @@ def unpack_block(block: bytes) -> NDArray[np.uint8]:
     return table
 
 
-class KeptFrames(NamedTuple):
-    """Many blocks opened: the costs of their busy frames, as in a table of `PhoneFrames`, one more row for
-    silence, and by block and frame which row it is."""
+class KeptFrames:
+    """Many blocks opened."""
 
-    rows: NDArray[np.uint8]
-    numbers: NDArray[np.int32]
-
-    @classmethod
-    def of(cls, blocks: Sequence[OpenBlock]) -> Self:
-        """Of these blocks; all is silent behind a block's end."""
-        marks = np.zeros((len(blocks), FRAMES // 8), np.uint8)
+    def __init__(self, blocks: Sequence[OpenBlock]) -> None:
+        """All is silent behind a block's end."""
+        # One more, which is silent.
+        marks = np.zeros((len(blocks) + 1, FRAMES // 8), np.uint8)
         for row, block in enumerate(blocks):
             marks[row, : len(block.marks)] = block.marks
-        busy = np.unpackbits(marks, axis=1)
-        count = int(busy.sum())
-        numbers = np.where(busy, np.cumsum(busy, dtype=np.int32).reshape(busy.shape) - 1, count)
-        rows = np.full((count + 1, SILENCE + 1), _UNHEARD, np.uint8)
-        rows[count, SILENCE] = 0
-        if blocks:
-            halves = np.concatenate([each.halves for each in blocks], axis=1)
-            classes = np.concatenate([each.classes for each in blocks], axis=1)
-            every = np.arange(count)
-            for at in range(CLASSES):
-                steps = halves[at // 2] >> 4 if at % 2 == 0 else halves[at // 2] & 15
-                rows[every, classes[at]] = _STEPS[steps]
-        return cls(rows, np.asarray(numbers, np.int32))
+        self._marks = marks.ravel()
+        counts = np.bitwise_count(self._marks)
+        self._before = np.cumsum(counts, dtype=np.int64) - counts
+        self._classes = np.concatenate([_SILENT.classes, *(each.classes for each in blocks)], axis=1)
+        self._halves = np.concatenate([_SILENT.halves, *(each.halves for each in blocks)], axis=1)
 
-    def costs(self, blocks: NDArray[np.int64], frames: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """How much less likely than the best symbol each phone and silence are in these frames of blocks
-        (-1: silence), in steps of `STEP`: uint8 [..., SILENCE + 1]."""
-        silence = np.full((1, FRAMES), len(self.rows) - 1, np.int32)
-        costs: NDArray[np.uint8] = self.rows[np.concatenate([self.numbers, silence])[blocks, frames]]
-        return costs
+    def costs(
+        self, blocks: NDArray[np.int64], frames: NDArray[np.int64], classes: Collection[int]
+    ) -> dict[int, NDArray[np.uint8]]:
+        """How much less likely than the best symbol each of these classes is in these frames of blocks (-1:
+        silence), in steps of `STEP`."""
+        # -1 is the last one, here as everywhere in numpy.
+        where = (blocks * FRAMES + frames).ravel()
+        busy, kept = self._find(where)
+        costs = np.full((len(classes), len(where)), _UNHEARD, np.uint8)
+        begins = np.full(SILENCE + 1, -1, np.int64)
+        begins[list(classes)] = np.arange(len(classes)) * len(where)
+        quiet = np.ones(len(where), np.bool_)
+        quiet[busy] = False
+        flat = costs.ravel()
+        if SILENCE in classes:
+            flat[begins[SILENCE] + np.flatnonzero(quiet)] = 0
+        for rank in range(CLASSES):
+            begin = begins.take(self._classes[rank].take(kept))
+            wanted = np.flatnonzero(begin >= 0)
+            halves = self._halves[rank // 2].take(kept.take(wanted))
+            steps = halves >> 4 if rank % 2 == 0 else halves & 15
+            flat[begin.take(wanted) + busy.take(wanted)] = _STEPS.take(steps)
+        return dict(zip(classes, costs.reshape(len(classes), *blocks.shape), strict=True))
+
+    def _find(self, where: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Which of these frames are busy, and the number of each among all busy ones."""
+        marks, later = self._marks.take(where >> 3), 7 - (where & 7)
+        marks >>= later.astype(np.uint8)
+        busy = np.flatnonzero(marks & 1)
+        before = np.bitwise_count(marks.take(busy) >> 1)
+        return busy, self._before.take(where.take(busy) >> 3) + before
 
 
 def _open(block: bytes) -> OpenBlock:

@@ -8,6 +8,7 @@ highest bit. Plain numpy.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,53 +64,103 @@ def best_cells(rows: Sequence[Bits], most: int, open_cells: Bits | None = None) 
     have one length, a multiple of eight bytes. open_cells: the only ones to look at."""
     if not rows or not len(rows[0]):
         return np.zeros(0, np.int64)
-    sums = _add_up([row.view(np.uint64) for row in rows])
-    equal = np.full_like(sums[0], np.iinfo(np.uint64).max)
-    if open_cells is not None:
-        equal &= open_cells.view(np.uint64)
-    # The least sum that not too many cells have, from its highest bit on: `more` have a larger one, `equal`
-    # have this one so far.
-    more, both, either = (np.zeros_like(equal) for _ in range(3))
-    least = 0
-    for number in range(len(sums) - 1, -1, -1):
-        np.bitwise_and(equal, sums[number], out=both)
-        np.bitwise_or(more, both, out=either)
-        if _count(either) > most:
-            least |= 1 << number
-            equal, both = both, equal
-        else:
-            more, either = either, more
-            equal ^= both
-    sure = _cells_of(more)
+    whole = [row.view(np.uint64) for row in rows]
+    weights = [_weight(_count(row) / (64 * len(row))) for row in whole]
+    found, least, room = _Words.of(0, _add_up([row[:0] for row in whole], weights), whole[0][:0]), 1, 4 * most
+    # In pieces that stay in a core's cache, each of which leaves the few cells that may be among the best.
+    for begin in range(0, len(whole[0]), _PIECE):
+        piece = slice(begin, begin + _PIECE)
+        sums = _add_up([row[piece] for row in whole], weights)
+        cells = _at_least(sums, least)
+        if open_cells is not None:
+            cells &= open_cells.view(np.uint64)[piece]
+        found = found.join(_Words.of(begin, sums, cells))
+        if len(found.numbers) > room:
+            least = max(_split(found, most)[0], 1)
+            found = found.narrow(_at_least(found.sums, least))
+            room = max(room, 2 * len(found.numbers))
+    least, more, equal = _split(found, most)
+    sure = _cells_of(found.numbers, more)
     if least == 0 or len(sure) >= most:
         return sure[:most]
     # Of those with this sum as many as there is room for, from everywhere.
-    tied = _cells_of(equal)
-    room = most - len(sure)
-    return np.sort(np.append(sure, tied[np.linspace(0, len(tied) - 1, min(room, len(tied))).astype(np.intp)]))
+    tied = _cells_of(found.numbers, equal)
+    free = most - len(sure)
+    return np.sort(np.append(sure, tied[np.linspace(0, len(tied) - 1, min(free, len(tied))).astype(np.intp)]))
 
 
-def _add_up(rows: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
-    """The weighted sums of all cells at once, lowest bit first; in pieces that stay in a core's cache."""
-    length = len(rows[0])
-    weights = [_weight(_count(row) / (64 * length)) for row in rows]
-    sums = np.zeros((sum(weights).bit_length(), length), np.uint64)
-    carry, next_carry = np.zeros((2, _PIECE), np.uint64)
-    for begin in range(0, length, _PIECE):
-        piece = sums[:, begin : begin + _PIECE]
-        carry, next_carry = carry[: piece.shape[1]], next_carry[: piece.shape[1]]
-        most = 0
-        for row, weight in zip(rows, weights, strict=True):
-            own = row[begin : begin + _PIECE]
-            for bit in range(weight.bit_length()):
-                if weight >> bit & 1:
-                    most += 1 << bit
-                    np.copyto(carry, own)
-                    for total in piece[bit : most.bit_length()]:
-                        np.bitwise_and(total, carry, out=next_carry)
-                        total ^= carry
-                        carry, next_carry = next_carry, carry
+class _Words(NamedTuple):
+    """Words of 64 cells: their numbers, which of the cells are meant, and the sums of all, lowest bit
+    first."""
+
+    numbers: NDArray[np.int64]
+    cells: NDArray[np.uint64]
+    sums: NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, begin: int, sums: Sequence[NDArray[np.uint64]], cells: NDArray[np.uint64]) -> Self:
+        """Those of a piece that have one of these cells."""
+        own = np.flatnonzero(cells)
+        return cls(begin + own, cells[own], np.stack([each[own] for each in sums]))
+
+    def join(self, other: Self) -> Self:
+        """Both."""
+        return type(self)(*(np.concatenate(both, axis=-1) for both in zip(self, other, strict=True)))
+
+    def narrow(self, cells: NDArray[np.uint64]) -> Self:
+        """Those of them that have one of these cells."""
+        left = self.cells & cells
+        own = np.flatnonzero(left)
+        return type(self)(self.numbers[own], left[own], self.sums[:, own])
+
+
+def _add_up(rows: Sequence[NDArray[np.uint64]], weights: Sequence[int]) -> list[NDArray[np.uint64]]:
+    """The weighted sums of all cells at once, lowest bit first: three rows become one and their carry."""
+    sums = []
+    waiting = [
+        [row for row, weight in zip(rows, weights, strict=True) if weight >> bit & 1] for bit in (0, 1)
+    ]
+    for bit in range(sum(weights).bit_length()):
+        own = waiting[bit]
+        carries: list[NDArray[np.uint64]] = []
+        while len(own) > 1:
+            first, second, *third = own[:3]
+            total, carry = first ^ second, first & second
+            for each in third:
+                carry |= total & each
+                total ^= each
+            own = [*own[3:], total]
+            carries.append(carry)
+        sums += own or [np.zeros_like(rows[0])]
+        waiting = [*waiting, []]
+        waiting[bit + 1] += carries
     return sums
+
+
+def _at_least(sums: Sequence[NDArray[np.uint64]] | NDArray[np.uint64], least: int) -> NDArray[np.uint64]:
+    """The cells whose sum is at least so large; no sum is larger than `sums` can say."""
+    cells = np.full_like(sums[0], np.iinfo(np.uint64).max)
+    for bit, own in enumerate(sums):
+        if least >> bit & 1:
+            cells &= own
+        else:
+            cells |= own
+    return cells
+
+
+def _split(words: _Words, most: int) -> tuple[int, NDArray[np.uint64], NDArray[np.uint64]]:
+    """The least sum that not too many cells exceed, the cells that do, and those that have it."""
+    # From its highest bit on: `more` have a larger one, `equal` have this one so far.
+    equal, more, least = words.cells, np.zeros_like(words.cells), 0
+    for bit in range(len(words.sums) - 1, -1, -1):
+        both = equal & words.sums[bit]
+        if _count(more | both) > most:
+            least |= 1 << bit
+            equal = both
+        else:
+            more = more | both
+            equal = equal ^ both
+    return least, more, equal
 
 
 def _count(row: NDArray[np.uint64]) -> int:
@@ -121,7 +172,7 @@ def _weight(share: float) -> int:
     return 3 if share < _RARE else 2 if share < _USUAL else 1
 
 
-def _cells_of(mask: NDArray[np.uint64]) -> NDArray[np.int64]:
-    words = np.flatnonzero(mask)
-    where, bit = np.nonzero(np.unpackbits(mask[words].view(np.uint8)).reshape(-1, 64))
-    return np.asarray(words[where] * 64 + bit, np.int64)
+def _cells_of(numbers: NDArray[np.int64], cells: NDArray[np.uint64]) -> NDArray[np.int64]:
+    own = np.flatnonzero(cells)
+    where, bit = np.nonzero(np.unpackbits(cells[own].view(np.uint8)).reshape(-1, 64))
+    return np.asarray(numbers[own][where] * 64 + bit, np.int64)

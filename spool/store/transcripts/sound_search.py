@@ -7,8 +7,9 @@ one hit. What is closed to readers is left out before anything is counted.
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,10 +20,11 @@ from spool.domain.archive.closures import ClosedParts
 from spool.domain.archive.passages import Passage
 from spool.domain.jobs import Job, JobState
 from spool.sounds.blocks import FRAMES, KeptFrames, open_blocks
+from spool.sounds.lexicon import Pronunciation
 from spool.sounds.pairs import CELL, MOST_PAIRS, Bits, best_cells, pairs_of_phones
-from spool.sounds.phones import FRAME_SECONDS
+from spool.sounds.phones import FRAME_SECONDS, SILENCE
 from spool.sounds.queries import SoundQuery
-from spool.sounds.spotting import Spots, spot_phones
+from spool.sounds.spotting import Costs, score_phones, spot_phones
 from spool.store.archive.closed import closed_parts
 from spool.store.archive.versions import has_later_transcript
 from spool.store.database import BINARY
@@ -99,10 +101,9 @@ def search_sounds(
     hours, without = index.measure()
     share = MOST_PAIRS // len(query.ways)
     candidates = index.find([pairs_of_phones(way, share) for way in query.ways], CANDIDATES)
-    costs, damaged = _load_windows(tx, candidates)
-    found = [place for way in query.ways for place in _places(candidates, spot_phones(costs, way))]
-    places = _cluster(found)
-    hits = _open_hits(tx, places, opened=opened, limit=limit)
+    costs, damaged = _load_windows(tx, candidates, {phone for way in query.ways for phone in way})
+    found = _rank_places(candidates, costs, query.ways, limit)
+    hits = _open_hits(tx, _drop_overlaps(found), opened=opened, limit=limit)
     return FoundSounds(tuple(hits), hours, without, tuple(sorted(damaged)))
 
 
@@ -253,8 +254,8 @@ def _join(
         yield row.key, row
 
 
-def _load_windows(tx: Connection, wanted: _Cells) -> tuple[NDArray[np.uint8], set[str]]:
-    """What was heard in and around each cell, uint8 [N, _WINDOW, SILENCE + 1]; and the jobs of which a block
+def _load_windows(tx: Connection, wanted: _Cells, phones: Collection[int]) -> tuple[Costs, set[str]]:
+    """What was heard of these phones in and around each cell, [_WINDOW, cells]; and the jobs of which a block
     is damaged, which counts as silence."""
     firsts = wanted.cells * CELL - BEFORE
     lows, lasts = firsts // FRAMES, (firsts + _WINDOW - 1) // FRAMES
@@ -269,44 +270,66 @@ def _load_windows(tx: Connection, wanted: _Cells) -> tuple[NDArray[np.uint8], se
     owners = {at: job_id for (job_id, *_), at in used.items()}
     damaged = {owners[at] for (at, _), block in zip(rows, blocks, strict=True) if block is None}
     good = [(at, block) for (at, _), block in zip(rows, blocks, strict=True) if block is not None]
-    kept = KeptFrames.of([block for _, block in good])
     slots = {at: slot for slot, (at, _) in enumerate(good)}
     slot_of = np.array([slots.get(used.get(key, -1), -1) for key in keys], np.int64).reshape(-1, 2)
-    frames = firsts[:, None] + np.arange(_WINDOW)
-    slot = np.where(frames // FRAMES == lows[:, None], slot_of[:, :1], slot_of[:, 1:])
-    return kept.costs(slot, frames % FRAMES), damaged
+    frames = firsts + np.arange(_WINDOW)[:, None]
+    slot = np.where(frames // FRAMES == lows, slot_of[:, 0], slot_of[:, 1])
+    kept = KeptFrames([block for _, block in good])
+    return kept.costs(slot, frames % FRAMES, {*phones, SILENCE}), damaged
 
 
-def _places(wanted: _Cells, spots: Spots) -> list[_Place]:
-    firsts = wanted.cells * CELL - BEFORE
+def _rank_places(
+    wanted: _Cells, costs: Costs, ways: Sequence[Pronunciation], at_once: int
+) -> Iterator[_Place]:
+    """The best place of each cell and way to say the query, best first. Not more of them than are asked for
+    are looked for, `at_once` and those that are as good."""
+    scores = np.stack([score_phones(costs, way) for way in ways])
+    order = np.argsort(-scores, axis=None, kind="stable")
+    ranked = scores.ravel()[order]
+    begin, end = 0, int(np.searchsorted(-ranked, -np.float32(LEAST_SCORE), "right"))
+    while begin < end:
+        least = ranked[min(begin + at_once, end) - 1]
+        stop = int(np.searchsorted(-ranked, -least, "right"))
+        way_of, cell_of = np.divmod(order[begin:stop], scores.shape[1])
+        places = []
+        for number, way in enumerate(ways):
+            cells = cell_of[way_of == number]
+            places += _place(wanted, costs, way, cells, scores[number, cells])
+        yield from sorted(places, key=lambda each: (-each.score, each))
+        begin = stop
+
+
+def _place(
+    wanted: _Cells, costs: Costs, way: Pronunciation, cells: NDArray[np.intp], scores: NDArray[np.float32]
+) -> list[_Place]:
+    """Where in each of these cells the query fits best."""
+    first, last = spot_phones({phone: of[:, cells] for phone, of in costs.items()}, way)
+    begins = wanted.cells[cells] * CELL - BEFORE
+    columns = (cells, begins + first, begins + last, scores)
     return [
-        _Place(*wanted.owners[at], int(firsts[at] + spots.first[at]), int(firsts[at] + spots.last[at]), score)
-        for at, score in enumerate(spots.scores.tolist())
-        if score >= LEAST_SCORE
+        _Place(*wanted.owners[cell], *place)
+        for cell, *place in zip(*(column.tolist() for column in columns), strict=True)
     ]
 
 
-def _cluster(found: Sequence[_Place]) -> list[_Place]:
-    """The best of places that overlap, best first."""
+def _drop_overlaps(places: Iterable[_Place]) -> Iterator[_Place]:
+    """The best of places that overlap; they come best first."""
     kept: dict[tuple[str, int], list[_Place]] = defaultdict(list)
-    best = []
-    for place in sorted(found, key=lambda each: (-each.score, each)):
+    for place in places:
         own = kept[place.job_id, place.channel]
         if all(
             place.first >= each.last + SAME_FRAMES or place.last + SAME_FRAMES <= each.first for each in own
         ):
             own.append(place)
-            best.append(place)
-    return best
+            yield place
 
 
-def _open_hits(tx: Connection, places: Sequence[_Place], *, opened: bool, limit: int) -> list[SoundHit]:
+def _open_hits(tx: Connection, places: Iterator[_Place], *, opened: bool, limit: int) -> list[SoundHit]:
     """The first `limit` that the reader may hear."""
     hits: list[SoundHit] = []
     parts: dict[str, ClosedParts] = {}
     owners: dict[str, Job] = {}
-    for begin in range(0, len(places), limit):
-        some = places[begin : begin + limit]
+    while some := list(islice(places, limit)):
         new = find_jobs(tx, {each.job_id for each in some} - owners.keys())
         owners |= new
         parts |= closed_parts(tx, new.values())

@@ -1,7 +1,10 @@
 """What was heard, in SQL: packed into segments, cleared after a deletion, checked by the audit."""
 
+import json
 from datetime import UTC, datetime
+from pathlib import Path
 
+import numpy as np
 import pytest
 from sqlalchemy import delete, func, select, update
 
@@ -11,13 +14,13 @@ from spool.audit import audit
 from spool.domain import Content
 from spool.sounds.pairs import pairs_of_phones
 from spool.sounds.phones import PhoneFrames
-from spool.sounds.queries import query_of_words
+from spool.sounds.queries import query_of_phones, query_of_words
 from spool.store import Database, JobFilter, Outcome, finish_job, mark_deleted
-from spool.store.transcripts import sounds
+from spool.store.transcripts import sound_search, sounds
 from spool.store.transcripts.sound_search import search_sounds
 from spool.store.transcripts.sounds import ChannelSounds, clear_stale, pack_sounds, write_sounds
 from spool.tables import sound_blocks, sound_pairs, sound_recordings, sound_segments
-from tests.spool.sounds.sounds import LEXICON, hear
+from tests.spool.sounds.sounds import DICTIONARY, LEXICON, hear
 
 FRAMES, _ = hear([(1.0, "the old teacher gave us three reasons"), (23.0, "nobody expected music")], 30.0)
 
@@ -99,6 +102,46 @@ def test_a_name_is_found_in_packed_and_in_loose_channels(
         left = search_sounds(tx, query, JobFilter()).hits
     assert {hit.job.id for hit in left[:2]} == {packed[1], loose}
     assert packed[0] not in {hit.job.id for hit in left}
+
+
+QUERIES = (
+    query_of_words("expected", LEXICON),
+    query_of_words("remember to", LEXICON),
+    query_of_words("close", LEXICON),
+    query_of_phones("K AA T T AH N"),
+    query_of_words("Okonkwo", None),
+)
+HITS = Path(__file__).with_name("sound_hits.json")
+
+
+def search_archive(db: Database, monkeypatch: pytest.MonkeyPatch) -> list[list[list[float]]]:
+    """The hits of the queries in forty recordings of a minute, the first half of them packed: number of the
+    recording, times and score of each. Few cells are aligned, so that the index decides, too."""
+    monkeypatch.setattr(sounds, "PACK_BYTES", 40)
+    monkeypatch.setattr(sound_search, "CANDIDATES", 150)
+    rng = np.random.default_rng(11)
+    words = sorted(line.split()[0] for line in DICTIONARY.split("\n") if line and "(" not in line)
+    numbers = {}
+    for number in range(40):
+        said = [(at, " ".join(rng.choice(words, 3))) for at in np.arange(0.5, 55, 2.5).tolist()]
+        numbers[heard(db, hear(said, 60.0, seed=number)[0])] = number
+        if number < 20:
+            with db.begin() as tx:
+                pack_sounds(tx)
+    found = []
+    with db.read() as tx:
+        for query in QUERIES:
+            hits = search_sounds(tx, query, JobFilter(), limit=30).hits
+            found.append([[numbers[hit.job.id], hit.start, hit.end, round(hit.score, 4)] for hit in hits])
+    return found
+
+
+def test_the_hits_are_those_of_the_first_search_by_sound(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Written by the code of 2026-11-27, before it was made faster.
+    recorded = json.loads(HITS.read_text(encoding="utf-8"))
+    assert search_archive(db, monkeypatch) == recorded
 
 
 def test_the_audit_names_damaged_and_missing_blocks(db: Database) -> None:
