@@ -13,9 +13,11 @@ from tests.simulation.objects import Objects
 from tests.simulation.scheduler import NS, Process
 from tests.simulation.timeline import Timeline
 
-AT_A_FAILPOINT, AT_AN_ENDING = 0.004, 0.016
+AT_A_FAILPOINT, AT_AN_ENDING, AT_A_HANDOVER = 0.004, 0.016, 0.05
 ENDINGS = ("deliver", "finish", "ending")
 """What the failpoints are called between which a job ends: there two attempts meet."""
+HANDOVERS = ("export", "watch", "upload")
+"""Those between the database and what belongs to others."""
 AT_A_COMMIT = 0.012
 AT_A_BATCH = 0.003
 SLOW_BATCHES = 0.01
@@ -34,6 +36,8 @@ class Edges:
     database_faults: DatabaseFaults
     broker: Broker
     objects: Objects
+    exported: Objects
+    """Where transcripts are written for others."""
     engines: EngineFaults = field(default_factory=EngineFaults)
 
 
@@ -84,8 +88,9 @@ class FaultInjector:
         is frozen for longer than a lease."""
         process = self._scheduler.current().process
         self._scheduler.sleep(0)
+        often = AT_A_HANDOVER if name.startswith(HANDOVERS) else AT_A_FAILPOINT
         if process is not self._fleet.outside and self._happens(
-            AT_AN_ENDING if name.startswith(ENDINGS) else AT_A_FAILPOINT
+            AT_AN_ENDING if name.startswith(ENDINGS) else often
         ):
             self.count += 1
             self._timeline.note(f"{process.name} at {name}")
@@ -167,7 +172,7 @@ class FaultInjector:
             self._freeze(running.process)
 
     def _freeze(self, process: Process) -> None:
-        seconds = self._random.choice([3, 15, 25, 40, 40, 120])
+        seconds = self._random.choice([3, 15, 25, 40, 40, 120, 200])
         asleep = self._random.random() < 0.5  # the whole machine, with the engine's process
         all_of_it = [process, *process.children] if asleep else [process]
         self._timeline.note(f"{process.name} {'asleep' if asleep else 'frozen'} for {seconds} s")
@@ -219,12 +224,14 @@ class FaultInjector:
         seconds, share = self._random.choice([5, 60, 60, 200]), self._random.choice([0.3, 1.0])
         full = self._random.random() < 0.4
         said = "is full" if full else f"refuses {share:.0%}"
-        self._timeline.note(f"the object store {said} for {seconds} s")
-        self._edges.objects.full = full
-        self._edges.objects.refused = 0.0 if full else share
+        name, objects = self._random.choice(
+            [("object store", self._edges.objects), ("bucket of exports", self._edges.exported)]
+        )
+        self._timeline.note(f"the {name} {said} for {seconds} s")
+        objects.full, objects.refused = full, 0.0 if full else share
         self._scheduler.sleep(seconds)
-        self._edges.objects.full, self._edges.objects.refused = False, 0.0
-        self._timeline.note("the object store is back")
+        objects.full, objects.refused = False, 0.0
+        self._timeline.note(f"the {name} is back")
 
     def _unmount_share(self) -> None:
         share, seconds = self._fleet.share, self._random.choice([20, 120, 600])

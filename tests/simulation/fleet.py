@@ -5,12 +5,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from api.delivery.webhook_dispatcher import Answer, WebhookDispatcher
+from api.fleet_view import FleetView
+from api.watching.watcher import SourceWatcher
 from spool import clock
 from spool.background.content_deleter import ContentDeleter
 from spool.background.event_sequencer import EventSequencer
+from spool.background.exporter import Exporter
 from spool.background.sweeper import Sweeper
 from spool.background.thread import BackgroundLoop
 from spool.objects import ObjectStore
@@ -18,6 +22,7 @@ from spool.settings import Settings
 from spool.settings.secret_key import SecretBox
 from spool.store.database import Database
 from tests.simulation.broker import Broker
+from tests.simulation.exports import BUCKET
 from tests.simulation.objects import Objects, SimulatedStore
 from tests.simulation.product import Product
 from tests.simulation.scheduler import NS, Process, Scheduler
@@ -120,7 +125,8 @@ class Webhooks(BackgroundLoop):
 
 @dataclass
 class RunningApi:
-    """An API process: its background threads. Requests are made by `tests.simulation.load`."""
+    """An API process: its background threads, and the `services` of its routes. Requests are made by
+    `tests.simulation.load` and `tests.simulation.uploads`."""
 
     process: Process
     settings: Settings
@@ -128,6 +134,7 @@ class RunningApi:
     receive: Callable[[str], int]
     database: Database = field(init=False)
     sweeper: Sweeper = field(init=False)
+    services: Any = field(init=False)
     loops: Sequence[BackgroundLoop] = field(init=False)
 
     def start(self) -> None:
@@ -135,7 +142,23 @@ class RunningApi:
         self.database = Database(self.settings.database_url)
         self.sweeper = Sweeper(self.database, None, self.settings)
         deleter = ContentDeleter(self.database, self.objects, self.settings)
-        self.loops = [self.sweeper, deleter, Webhooks(self.database, self.settings, self.receive)]
+        box = SecretBox(("s" * 32,))
+        self.services = SimpleNamespace(
+            settings=self.settings,
+            database=self.database,
+            objects=self.objects,
+            sweeper=self.sweeper,
+            fleet=FleetView(self.database, self.settings),
+            secret_box=box,
+            manifest_turn=clock.Lock(),
+        )
+        self.loops = [
+            self.sweeper,
+            deleter,
+            Webhooks(self.database, self.settings, self.receive),
+            Exporter(self.database, self.objects, self.settings, box),
+            SourceWatcher(self.services),
+        ]
         for loop in self.loops:
             loop.start()
 
@@ -221,6 +244,8 @@ class Fleet:
             models={"simulated": "simulated"},
             worker_name=name,
             source_roots=(self.share,),
+            output_prefixes=(BUCKET,),
+            s3_public_endpoint_url="https://objects.example.org",
             concurrency=3,
             shares=dict(SHARES),
             quotas={project: {"jobs_in_flight": most} for project, most in IN_FLIGHT.items()},

@@ -156,6 +156,7 @@ class History:
                 self._note_chunk(job, chunk, saved=new.attempt is not None)
             elif old.state is None:
                 self.submitted.append(job)
+                self.expected.setdefault(job, Expected(f"other job {len(self.submitted)}"))
             else:
                 self._judge(at, job, old, new, committer)
                 if not told and new.state == "running":

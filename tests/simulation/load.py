@@ -15,6 +15,7 @@ from spool.errors import SpoolError, StorageError
 from spool.ids import new_id
 from spool.store.jobs import NewJob, cancel_job, create_job, retry_job
 from tests.simulation.engine import POISON, RATE
+from tests.simulation.exports import make_output
 from tests.simulation.fleet import Fleet, RunningApi
 from tests.simulation.history import Expected, History
 from tests.simulation.shares import PROJECTS
@@ -37,6 +38,8 @@ CHANGES = 0.3
 LEVELS = (10, 13)
 COPIES = 0.1
 """How many uploads have the content of another, by chance."""
+EXPORTED = 0.4
+"""How many transcripts are to be written elsewhere, too."""
 SHARED = 24
 """Recordings on the share."""
 
@@ -126,6 +129,7 @@ class Load:
 
     def _new_job(self, job_id: str, number: int, source: Source, sha256: str | None) -> NewJob:
         asked = AskedOptions.model_validate({"model": "simulated", "speech_detector": False})
+        project = self._random.choices(PROJECTS, [3, 6, 1])[0]
         return NewJob(
             source,
             asked.job_options(),
@@ -133,7 +137,8 @@ class Load:
             id=job_id,
             received_sha256=sha256,
             reuse=self._random.random() < 0.3,
-            project=self._random.choices(PROJECTS, [3, 6, 1])[0],
+            project=project,
+            output=make_output(project, number) if self._random.random() < EXPORTED else None,
         )
 
     def _change_one(self, api: RunningApi) -> None:

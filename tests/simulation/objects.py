@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from spool import clock
-from spool.objects.base import NewObject, ObjectInfo, check_key
+from spool.errors import NotFound
+from spool.objects.base import NewObject, ObjectInfo, PartInfo, UnfinishedObject, check_key
 from tests.simulation.product import Product
 from tests.simulation.scheduler import Scheduler
 
@@ -20,6 +21,9 @@ class Objects:
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self.stored: dict[str, tuple[bytes, datetime, str]] = {}
+        self.unfinished: dict[str, tuple[str, datetime, dict[int, bytes]]] = {}
+        """Uploads in parts, by id: the key, since when, and the parts."""
+        self.begun = 0
         self.refused = 0.0
         self.full = False
 
@@ -69,8 +73,8 @@ class SimulatedStore:
     def public_url(self, key: str, content_type: str, seconds: int) -> str | None:
         return None
 
-    def receiver(self) -> None:
-        return
+    def receiver(self) -> "SimulatedReceiver":
+        return SimulatedReceiver(self._objects)
 
     def delete(self, key: str) -> None:
         self._answer()
@@ -88,7 +92,69 @@ class SimulatedStore:
         return ObjectInfo(key, len(data), digest[:16], digest, modified.astimezone(UTC))
 
     def _answer(self) -> None:
-        scheduler = self._objects.scheduler
-        scheduler.sleep(scheduler.random.uniform(0.001, 0.02))
-        if self._objects.refused and scheduler.random.random() < self._objects.refused:
-            raise self._errors.StorageError("The object store does not answer.")
+        _answer(self._objects, self._errors)
+
+
+class SimulatedReceiver:
+    """A `Receiver`; `put` is what a client does at the address of a part."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    def begin(self, key: str, content_type: str) -> str:
+        self._answer()
+        self._objects.begun += 1
+        upload = f"multipart-{self._objects.begun}"
+        self._objects.unfinished[upload] = key, clock.now(), {}
+        self._answer()
+        return upload
+
+    def address(self, key: str, upload: str, number: int, size: int, seconds: int) -> str:
+        return f"https://objects/{key}?upload={upload}&part={number}"
+
+    def put(self, upload: str, number: int, data: bytes) -> None:
+        """Send a part."""
+        self._answer()
+        self._find(upload)[number] = data
+        self._answer()
+
+    def parts(self, key: str, upload: str, after: int = 0, limit: int | None = None) -> Iterator[PartInfo]:
+        self._answer()
+        found = sorted((number, data) for number, data in self._find(upload).items() if number > after)
+        for number, data in found[:limit]:
+            yield PartInfo(number, len(data), hashlib.sha256(data).hexdigest()[:16])
+
+    def join(self, key: str, upload: str, parts: Sequence[PartInfo]) -> None:
+        self._answer()
+        found = self._find(upload)
+        data = b"".join(found[part.number] for part in parts)
+        self._objects.stored[key] = data, clock.now(), hashlib.sha256(data).hexdigest()
+        del self._objects.unfinished[upload]
+        self._answer()  # it may be joined although the answer is lost
+
+    def abort(self, key: str, upload: str) -> None:
+        self._answer()
+        self._find(upload)
+        del self._objects.unfinished[upload]
+
+    def list_unfinished(self, prefix: str) -> Iterator[UnfinishedObject]:
+        self._answer()
+        for upload, (key, begun, _) in sorted(self._objects.unfinished.items()):
+            if key.startswith(prefix):
+                yield UnfinishedObject(key, upload, begun.astimezone(UTC))
+
+    def _find(self, upload: str) -> dict[int, bytes]:
+        if upload not in self._objects.unfinished:
+            raise NotFound(f"There is no upload {upload}.")
+        return self._objects.unfinished[upload][2]
+
+    def _answer(self) -> None:
+        _answer(self._objects, Product().errors)
+
+
+def _answer(objects: Objects, errors: Any) -> None:
+    """Take a moment, and at times refuse."""
+    scheduler = objects.scheduler
+    scheduler.sleep(scheduler.random.uniform(0.001, 0.02))
+    if objects.refused and scheduler.random.random() < objects.refused:
+        raise errors.StorageError("The object store does not answer.")

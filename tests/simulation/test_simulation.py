@@ -61,7 +61,7 @@ def test_a_run_that_breaks_a_law_is_made_smaller() -> None:
 
 @pytest.mark.integration
 def test_a_run_with_a_new_seed_is_clean() -> None:
-    code, lines = simulate("--hours", "1", "--jobs", "400", "--faults", "200")
+    code, lines = simulate("--hours", "0.8", "--jobs", "400", "--faults", "200")
     assert code == 0, lines
 
 

@@ -5,7 +5,7 @@ import random
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -24,6 +24,7 @@ from spool.tables.webhooks import NewWebhook
 from tests.simulation.broker import Broker
 from tests.simulation.database import DatabaseFaults, SimulatedDatabase
 from tests.simulation.engine import SimulatedChild
+from tests.simulation.exports import Bucket
 from tests.simulation.faults import Edges, FaultInjector
 from tests.simulation.fleet import Fleet
 from tests.simulation.history import History
@@ -33,12 +34,20 @@ from tests.simulation.product import OlderProduct, Product, find_tree
 from tests.simulation.scheduler import NS, Process, Scheduler, Stalled
 from tests.simulation.shares import PROJECTS
 from tests.simulation.timeline import Timeline
+from tests.simulation.uploads import Uploads
+from tests.simulation.watching import WatchedFolder
 from worker.engine.audio_slots import SlotLayout
 from worker.engine.protocol import EngineOptions
 
 SETTLE_S = 4 * 3600.0
 """Within this time of the last fault everything has ended: a job that met outages waits up to ten minutes
 between its attempts."""
+WATCHED, UPLOADED = 0.2, 0.15
+"""For each job that is submitted, how many files come into the watched folder, and how many are uploaded in
+parts."""
+PART_BYTES = 1 << 16
+LOOK_S = 10.0
+"""How often exporters and watchers look, so that a run has less to do."""
 AFTER_S = 300.0
 """After the last ending: until webhooks are delivered and charges written."""
 
@@ -90,7 +99,9 @@ class World:
             faults,
             Broker(self._scheduler),
             Objects(self._scheduler),
+            Objects(self._scheduler),
         )
+        self._bucket = Bucket(self._edges.exported)
         older = None if plan.older is None else OlderProduct(find_tree(plan.older, folder / "older"))
         self._fleet = Fleet(
             self._scheduler, self.timeline, self._edges.broker, self._edges.objects, folder, older
@@ -102,6 +113,8 @@ class World:
         self._injector = FaultInjector(
             self._fleet, self._edges, self._history, self.timeline, plan.faults_an_hour
         )
+        self._watched = WatchedFolder(self._fleet, self.timeline, plan.jobs_an_hour * WATCHED)
+        self._uploads = Uploads(self._fleet, self._edges.objects, self.timeline, plan.jobs_an_hour * UPLOADED)
         self._connect()
         self._over = False
 
@@ -152,7 +165,10 @@ class World:
             fleet.start(name)
         load = Load(fleet, self._history, self.timeline, fleet.share, plan.jobs_an_hour)
         self._injector.cancel = load.cancel
+        self._watched.watch(database)
         self._scheduler.spawn(fleet.outside, "load", load.run)
+        self._scheduler.spawn(fleet.outside, "watched folder", self._watched.run)
+        self._scheduler.spawn(fleet.outside, "uploads", self._uploads.run)
         self._scheduler.spawn(fleet.outside, "faults", self._injector.run)
         self._scheduler.sleep(plan.hours / plan.workers * 3600)
         fleet.calm = True
@@ -164,7 +180,7 @@ class World:
     def _settle(self) -> None:
         """Wait until everything has ended."""
         history, end = self._history, self._scheduler.now_ns + round(SETTLE_S * NS)
-        while len(history.ended) < len(history.submitted) and self._scheduler.now_ns < end:
+        while not self._has_settled() and self._scheduler.now_ns < end:
             self._scheduler.sleep(30)
         for job in history.submitted:
             if job not in history.ended:
@@ -173,6 +189,16 @@ class World:
         self._scheduler.sleep(AFTER_S)
         self._fleet.close()
         history.check_webhooks()
+        self._watched.check(self._file)
+        self._uploads.check(self._file)
+        self._bucket.check(self._file, self._scheduler, self.timeline)
+
+    def _has_settled(self) -> bool:
+        """Whether nobody waits for an answer, and every job has ended."""
+        history = self._history
+        if self._uploads.going_on or not self._watched.is_taken(self._file):
+            return False
+        return len(history.ended) == len(history.submitted)
 
     def _audit(self, database: Database) -> None:
         report = audit(database, SimulatedStore(self._edges.objects), remove_orphans=True)
@@ -186,6 +212,15 @@ class World:
         versions = [self._fleet.present, *([] if self._fleet.older is None else [self._fleet.older])]
         for product in versions:
             self._install_into(product)
+        self._replace(
+            self._fleet.present,
+            {
+                ("spool.objects.outputs", "write_object"): self._bucket.write,
+                ("spool.background.exporter", "LOOK_S"): LOOK_S,
+                ("api.watching.watcher", "LOOK_S"): LOOK_S,
+                ("api.submission.direct", "PART_BYTES"): PART_BYTES,
+            },
+        )
         random.seed(self._plan.seed)
         entropy = random.Random(self._plan.seed)
         os.urandom = entropy.randbytes
@@ -219,6 +254,10 @@ class World:
             ("spool.background.outbox_relay", "send_hints"): edges.broker.send_hints,
             ("spool.background.sweeper", "queue_depth"): edges.broker.queue_depth,
         }
+        self._replace(product, replaced)
+
+    @staticmethod
+    def _replace(product: Product, replaced: Mapping[tuple[str, str], object]) -> None:
         for (module, name), value in replaced.items():
             vars(product.module(module))[name] = value
 

@@ -151,6 +151,23 @@ DEFECTS: dict[str, Defect] = {
         'state = "delivered" if ok else "pending" if wait is not None else "failed"',
         'state = "delivered" if ok or wait is not None else "failed"',
     ),
+    # What belongs to others.
+    "exports-of-several-forgotten": Defect(
+        _ENDINGS, "    for job in done:\n        enqueue_exports(tx, job)\n", ""
+    ),
+    "names-taken-from-others": Defect(
+        "spool.store.archive.exports", "                continue\n", "                pass\n"
+    ),
+    "growing-file-taken": Defect(
+        "api.watching.watcher",
+        "    if not turn.source.settle_seconds:\n        return True\n",
+        "    return True\n",
+    ),
+    "joined-upload-has-vanished": Defect(
+        "api.submission.direct",
+        "    except NotFound:\n        pass  # If there is an object,",
+        "    except NotFound:\n        raise  # If there is an object,",
+    ),
     # People.
     "cancel-lost-on-the-way-back": Defect(
         _ENDINGS, "    cancelled = jobs.c.cancel_requested\n", "    cancelled = literal(False)\n"
