@@ -16,12 +16,13 @@ from api.cli.options import Again, Submission, repeat_fields
 from api.cli.progress import follow, show_upload
 from api.cli.tables import job_table
 from api.local.instance import Running
-from spool.client import Refused, Spool, Unauthorized, Unreachable
+from spool.client import Refused, Spool, Unreachable
 from spool.client.exchange import Sent
 from spool.domain.declaration import in_flags
+from spool.domain.jobs import JobState
 from spool.domain.manifest import NAME_LENGTH
 from spool.domain.options import Options
-from spool.schemas.jobs import JobDetail
+from spool.schemas.jobs import JobDetail, SubmissionRequest
 
 
 def submit(
@@ -35,7 +36,8 @@ def submit(
 ) -> None:
     """Submit recordings, or every recording in a folder.
 
-    A recording that was submitted before with the same options is not submitted again, unless its job failed.
+    A recording that was submitted before with the same options is not submitted again, unless its job failed
+    for another reason than its bytes.
     """
     request = how.to_request() | repeat_fields(again)
     with server.connect() as spool:
@@ -52,6 +54,8 @@ def submit_recordings(
         _submit_all(spool, running, recordings, request, submitted, quiet=server.as_json)
         if submitted.unchanged:
             err.print(f"{submitted.unchanged} unchanged, {submitted.new} new", style="dim")
+        if not wait:
+            _print_failed_before(submitted.jobs)
         conclude(server, spool, submitted.jobs, submitted.refused, wait=wait)
     except (KeyboardInterrupt, Unreachable):
         if submitted.jobs:
@@ -62,6 +66,14 @@ def submit_recordings(
                 soft_wrap=True,
             )
         raise
+
+
+def _print_failed_before(jobs: Sequence[JobDetail]) -> None:
+    """Name the recordings that cannot be transcribed, which were not submitted again."""
+    for job in jobs:
+        if job.error is not None and job.state is JobState.FAILED:
+            reason = job.error.message.removeprefix(f"{job.name}: ")
+            err.print(Text.assemble((f"{job.name}: ", "yellow"), f"failed before: {reason}"), soft_wrap=True)
 
 
 @dataclass(slots=True)
@@ -92,7 +104,7 @@ def conclude(
     for job in jobs if wait and server.as_json else ():  # a table has them
         for warning in job.warnings:
             err.print(Text.assemble((f"{job.name}: ", "yellow"), warning), soft_wrap=True)
-    exit_for(jobs, refused)
+    exit_for(jobs if wait else (), refused)
 
 
 def _expand(sources: Sequence[str]) -> Iterator[tuple[str | Path, str | None]]:
@@ -125,9 +137,9 @@ def _submit_all(
     for source, name in recordings:
         try:
             job, new = _submit_one(spool, running, source, request | ({"name": name} if name else {}))
-        except Unauthorized:
-            raise  # as every other recording would be
         except (Refused, OSError) as error:
+            if isinstance(error, Refused) and _refuses_all(error):
+                raise
             # One recording that is refused or unreadable must not stop the others.
             submitted.refused += 1
             if isinstance(error, Refused):
@@ -143,6 +155,14 @@ def _submit_all(
             if job.waiting_for and job.waiting_for != printed:
                 printed = job.waiting_for
                 err.print(Text(f"waiting for {printed}", style="yellow"), soft_wrap=True)
+
+
+def _refuses_all(error: Refused) -> bool:
+    """Whether every other recording would be refused as well, for its options or the key."""
+    places = [fault["where"] for fault in error.errors] or [error.detail.partition(":")[0]]
+    fields = {place.partition(".")[0] for place in places}
+    of_all = {*SubmissionRequest.model_fields, *Options.model_fields} - {"name"}
+    return error.code in ("unauthorized", "forbidden", "unknown_model") or bool(fields & of_all)
 
 
 def _submit_one(

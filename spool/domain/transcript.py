@@ -6,6 +6,7 @@ every arc leads to a higher one, state 0 is the start, and weights are natural l
 `acoustic` and `lm` along a path and of its end is the path's score.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
@@ -14,15 +15,25 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 from spool.domain.archive.stretch import Stretch
 from spool.domain.spacing import join_words
 
+_CODE = "[a-z]{2,3}"
+
 
 def parse_language(value: object) -> object:
     """The canonical form of a choice of languages: None for `auto`, a code, or codes in order, each once."""
     if value == "auto":
         return None
+    if isinstance(value, str):
+        return _checked_language(value)
     if isinstance(value, list | tuple | set) and all(isinstance(code, str) for code in value):
-        codes = tuple(sorted(set(value)))
+        codes = tuple(sorted(map(_checked_language, set(value))))
         return codes[0] if len(codes) == 1 else codes
     return value
+
+
+def _checked_language(code: str) -> str:
+    if not re.fullmatch(_CODE, code):
+        raise ValueError(f"'{code}' is not a language code, which has two or three letters, such as en")
+    return code
 
 
 def language_of_text(text: str | None) -> str | tuple[str, ...] | None:
@@ -33,7 +44,7 @@ def language_of_text(text: str | None) -> str | tuple[str, ...] | None:
     return codes[0] if len(codes) == 1 else codes
 
 
-LanguageCode = Annotated[str, Field(pattern="^[a-z]{2,3}$")]
+LanguageCode = Annotated[str, Field(pattern=f"^{_CODE}$")]
 Language = Annotated[
     LanguageCode | Annotated[tuple[LanguageCode, ...], Field(min_length=2, max_length=20)] | None,
     BeforeValidator(parse_language),

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, case, insert, null, select, update
+from sqlalchemy import ColumnElement, Connection, and_, case, insert, null, or_, select, update
 
 from spool.domain.archive.alignment import Typescript
 from spool.domain.fleet.routing import ANY_MACHINE, Requirement, Route
 from spool.domain.jobs import Job, JobState, SubmittedJob
 from spool.domain.priority import deadline_rank_of
 from spool.domain.search.phrases import PhraseList
-from spool.errors import Conflict, NotFound
+from spool.errors import AudioEmpty, AudioNotFinite, AudioUnreadable, Conflict, NotFound
 from spool.ids import new_id
 from spool.store.archive.typescripts import keep_typescripts
 from spool.store.deletions import refuse_deleted, whole
@@ -28,6 +28,9 @@ from spool.store.rows import JOB_COLUMNS, add_hints, job_of, may_become
 from spool.store.sql import Page, count_by, epoch_us, fetch_page, find_row, now_utc, upsert
 from spool.tables import idempotency, jobs, phrase_lists, source_hashes
 from spool.tables.record import values_of
+
+_FAULTS_OF_BYTES = (AudioEmpty.code, AudioUnreadable.code, AudioNotFinite.code)
+"""Why a job fails again for as long as its recording has the same bytes."""
 
 
 @dataclass(frozen=True)
@@ -128,14 +131,18 @@ def find_submitted(
 ) -> dict[str | None, str]:
     """The latest job, by `submission_sha256`, of each of these submissions to one project that was made
     before; with `batch_id` only jobs of other batches, so that a batch of recordings that were tried alone is
-    whole. Jobs that failed, were cancelled or lost their transcript do not count."""
+    whole. Jobs that failed, were cancelled or lost their transcript do not count, but those that failed for
+    their recording's own bytes do: they would fail again."""
     digests = {job.submission_sha256 for job in new} - {None}
     if not digests:
         return {}
     query = select(jobs.c.submission_sha256, jobs.c.id).where(
         jobs.c.submission_sha256.in_(digests),
         jobs.c.project == new[0].project,
-        jobs.c.state.not_in([JobState.FAILED.value, JobState.CANCELLED.value]),
+        or_(
+            jobs.c.state.not_in([JobState.FAILED.value, JobState.CANCELLED.value]),
+            and_(jobs.c.state == JobState.FAILED.value, jobs.c.error_code.in_(_FAULTS_OF_BYTES)),
+        ),
         jobs.c.transcript_deleted_at.is_(None),
         *(() if batch_id is None else (jobs.c.batch_id.is_not(None), jobs.c.batch_id != batch_id)),
     )

@@ -62,7 +62,7 @@ def test_an_address_of_unknown_version_is_always_submitted(http: httpx.Client) -
 def test_a_job_without_a_transcript_does_not_count(live: Live, http: httpx.Client, end: str) -> None:
     first = upload(http, b"RIFF one").json()["id"]
     if end == "failed":
-        live.work().fail(first, "audio_empty", "nothing in it")
+        live.work().fail(first, "engine_crashed", "the engine ended")
     elif end == "cancelled":
         assert http.delete(f"/v1/jobs/{first}").status_code == 200
     else:
@@ -72,6 +72,14 @@ def test_a_job_without_a_transcript_does_not_count(live: Live, http: httpx.Clien
     again = upload(http, b"RIFF one")
 
     assert (again.status_code, again.json()["id"] != first) == (202, True)
+
+
+def test_a_recording_that_cannot_be_decoded_is_not_tried_again(live: Live, http: httpx.Client) -> None:
+    first = upload(http, b"RIFF one").json()["id"]
+    live.work().fail(first, "audio_unreadable", "the content is not audio")
+    again = upload(http, b"RIFF one")
+    assert (again.status_code, again.json()["id"]) == (200, first)
+    assert http.post(f"/v1/jobs/{first}/retry").json()["state"] == "queued"
 
 
 def test_an_upload_is_found_by_its_content_before_it_is_sent(http: httpx.Client) -> None:
@@ -154,3 +162,41 @@ def test_spool_submit_says_what_is_unchanged(
     assert second.stdout.count("\n") == 1
     assert "c.wav" in second.stdout
     assert forced.stdout.count("\n") == 3
+
+
+def test_spool_submit_names_what_failed_before(
+    live: Live, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPOOL_URL", live.url)
+    monkeypatch.setenv("SPOOL_HOME", str(live.settings.home))
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "a.wav").write_bytes(b"RIFF" + bytes(40))
+    job_id = invoke(main, ["submit", str(folder)]).stdout.split()[0]
+    live.work().fail(job_id, "audio_unreadable", "a.wav: the content is not audio")
+
+    again = invoke(main, ["submit", str(folder)])
+
+    assert (again.exit_code, again.stdout) == (0, "")
+    assert again.stderr == "1 unchanged, 0 new\na.wav: failed before: the content is not audio\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        (["--language", "klingon"], "'klingon' is not a language code"),
+        (["--language", "xx"], "language: demo-tdt does not know xx"),
+        (["--model", "nonesuch"], "There is no model 'nonesuch'."),
+    ],
+)
+def test_an_option_that_is_refused_is_said_once(
+    live: Live, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: list[str], sentence: str
+) -> None:
+    monkeypatch.setenv("SPOOL_URL", live.url)
+    monkeypatch.setenv("SPOOL_HOME", str(live.settings.home))
+    for name in ("a.wav", "b.wav"):
+        (tmp_path / name).write_bytes(b"RIFF" + bytes(40))
+    refused = invoke(main, ["submit", str(tmp_path), *option])
+    assert refused.exit_code != 0
+    assert refused.stdout == ""
+    assert refused.stderr.count(sentence) == 1, refused.stderr
