@@ -223,7 +223,8 @@ _GIVEN = {
 _ITEM = {"sqlite": "json_extract(k.value, '$[{}]')", "postgresql": "CAST(k.value ->> {} AS {})"}
 _NAMED = (
     "SELECT {0} AS key, r.job_id, r.channel, r.first_byte FROM {given} sound_recordings AS r ON "
-    "r.segment = {1} AND r.first_byte <= {0} / 8 AND {0} / 8 < r.first_byte + r.width",
+    "r.segment = {1} AND r.first_byte = (SELECT max(o.first_byte) FROM sound_recordings AS o "
+    "WHERE o.segment = {1} AND o.first_byte <= {0} / 8) WHERE {0} / 8 < r.first_byte + r.width",
     ("bigint", "bigint"),
 )
 _BLOCKS = (
