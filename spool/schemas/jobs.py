@@ -117,7 +117,7 @@ class SubmissionRequest(RequestModel):
         description="Create no job for a recording that was submitted before with the same options: an "
         "upload by its content and name, a file by its size and time of change, an S3 object that was listed "
         "by its ETag. Jobs that failed, were cancelled or lost their transcript do not count; "
-        "those that failed since the recording is empty, unreadable or not finite do.",
+        "those that failed because the recording is empty, unreadable or not finite do.",
     )
 
 
