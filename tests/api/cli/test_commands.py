@@ -112,7 +112,7 @@ def test_what_cannot_be_done_ends_in_one_sentence_and_a_code(up: Commands) -> No
     manifest.write_text("source\n")
     assert f"spool batch submit {manifest}" in up.run("submit", str(manifest), code=2).stderr
     assert "decoder" in up.run("submit", "gone.wav", "--decoder", "magic", code=2).stderr
-    assert "no model 'x'" in up.run("submit", str(SAMPLES / "words"), "--model", "x", code=1).stderr
+    assert "no model 'x'" in up.run("submit", str(SAMPLES / "words"), "--model", "x", code=4).stderr
     assert "No answer" in up.run("status", "--url", "http://127.0.0.1:9", code=3).stderr
 
 

@@ -31,7 +31,7 @@ from tests.api.openapi.story import REEL
 # cancels a job and does not take it away. Tokens are a question of `test_refusals`: this API asks for none.
 EXCLUDED = [positive_data_acceptance, use_after_free, ignored_auth]
 BOUNDED = hypothesis.settings(
-    max_examples=6,
+    max_examples=4,
     derandomize=True,
     database=None,
     deadline=None,
@@ -114,6 +114,7 @@ def worked(live: Live) -> Iterator[None]:
     "database_url", ["postgresql", pytest.param("sqlite", marks=pytest.mark.long)], indirect=True
 )
 @pytest.mark.usefixtures("worked")
+@pytest.mark.timeout(600)  # some hundred operations, each tried several times
 def test_the_api_is_what_its_page_says(live: Live, http: httpx.Client) -> None:
     schema = schemathesis.openapi.from_url(f"{live.url}/openapi.json")
     operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
