@@ -143,13 +143,16 @@ def test_the_client_sends_a_file_once(live: Live, recordings: Path, tmp_path: Pa
     assert of_address == [True, False]
 
 
-def test_spool_submit_says_what_is_unchanged(
-    live: Live, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.fixture
+def folder(live: Live, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """One of the user's own, whose commands find the server."""
     monkeypatch.setenv("SPOOL_URL", live.url)
     monkeypatch.setenv("SPOOL_HOME", str(live.settings.home))
-    folder = tmp_path / "own"
-    folder.mkdir()
+    (tmp_path / "own").mkdir()
+    return tmp_path / "own"
+
+
+def test_spool_submit_says_what_is_unchanged(folder: Path) -> None:
     for name in ("a.wav", "b.wav"):
         (folder / name).write_bytes(b"RIFF" + bytes(40))
     assert invoke(main, ["submit", str(folder)]).stdout.count("\n") == 2
@@ -164,13 +167,7 @@ def test_spool_submit_says_what_is_unchanged(
     assert forced.stdout.count("\n") == 3
 
 
-def test_spool_submit_names_what_failed_before(
-    live: Live, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("SPOOL_URL", live.url)
-    monkeypatch.setenv("SPOOL_HOME", str(live.settings.home))
-    folder = tmp_path / "own"
-    folder.mkdir()
+def test_spool_submit_names_what_failed_before(live: Live, folder: Path) -> None:
     (folder / "a.wav").write_bytes(b"RIFF" + bytes(40))
     job_id = invoke(main, ["submit", str(folder)]).stdout.split()[0]
     live.work().fail(job_id, "audio_unreadable", "a.wav: the content is not audio")
@@ -189,14 +186,10 @@ def test_spool_submit_names_what_failed_before(
         (["--model", "nonesuch"], "There is no model 'nonesuch'."),
     ],
 )
-def test_an_option_that_is_refused_is_said_once(
-    live: Live, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: list[str], sentence: str
-) -> None:
-    monkeypatch.setenv("SPOOL_URL", live.url)
-    monkeypatch.setenv("SPOOL_HOME", str(live.settings.home))
+def test_an_option_that_is_refused_is_said_once(folder: Path, option: list[str], sentence: str) -> None:
     for name in ("a.wav", "b.wav"):
-        (tmp_path / name).write_bytes(b"RIFF" + bytes(40))
-    refused = invoke(main, ["submit", str(tmp_path), *option])
+        (folder / name).write_bytes(b"RIFF" + bytes(40))
+    refused = invoke(main, ["submit", str(folder), *option])
     assert refused.exit_code != 0
     assert refused.stdout == ""
     assert refused.stderr.count(sentence) == 1, refused.stderr
