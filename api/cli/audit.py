@@ -13,6 +13,7 @@ from cyclopts.validators import Number
 from rich.text import Text
 
 from api.cli.connection import Json, err, out
+from api.cli.database import open_database
 from api.cli.tables import count_of, table_of
 from spool import __version__
 from spool.audit.rules import RULES, Grace
@@ -63,9 +64,8 @@ def audit(
     from spool.audit.runner import audit as run_audit
 
     settings = load_settings()
-    database = Database(settings.database_url)
     tolerance = Grace(settings.hint_stale_seconds, settings.heartbeat_seconds, grace)
-    try:
+    with open_database(settings) as database:
         store = object_store(settings) if objects else None
         report = run_audit(
             database, store, tolerance, remove_orphans=remove_orphans, retention=settings.retention
@@ -73,8 +73,6 @@ def audit(
         _keep(database, report, objects)
         with database.read() as tx:
             waiting = find_unserved(tx, [worker.seen for worker in list_recent_workers(tx)])
-    finally:
-        database.close()
     if as_json:
         document = _document(report) | {"unserved": [asdict(each) for each in waiting]}
         print(json.dumps(document, indent=2))

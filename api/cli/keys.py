@@ -5,8 +5,6 @@ Anyone with write access to the configured database may create keys; the first k
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from rich.text import Text
 
 from api.cli.connection import Json, err, out
+from api.cli.database import open_database
 from api.cli.tables import Cell, table_of
 from spool import clock
 from spool.commandline.app import new_app
@@ -26,7 +25,6 @@ from spool.domain.manifest import Name
 from spool.errors import InvalidRequest, first_fault
 from spool.schemas.common import Project
 from spool.settings import load_settings
-from spool.store import Database
 from spool.store import api_keys as store
 from spool.store.api_keys import ApiKey
 
@@ -61,7 +59,7 @@ def create(
 ) -> None:
     """Create a key and print it. It is not shown again."""
     chosen = scope or [Scope.READ, Scope.SUBMIT]
-    with _database() as database, database.begin() as tx:
+    with open_database(load_settings()) as database, database.begin() as tx:
         minted = store.create_key(
             tx,
             _check(Name, name, "--name"),
@@ -83,7 +81,7 @@ def create(
 @app.command(name="list")
 def list_keys(*, as_json: Json = False) -> None:
     """List all keys, including revoked ones, without their secrets."""
-    with _database() as database, database.read() as tx:
+    with open_database(load_settings()) as database, database.read() as tx:
         keys = store.list_keys(tx)
     if as_json:
         print(json.dumps([_document(key) for key in keys], indent=2))
@@ -100,21 +98,12 @@ def revoke(
     /,
 ) -> None:
     """Revoke a key."""
-    with _database() as database, database.begin() as tx:
+    with open_database(load_settings()) as database, database.begin() as tx:
         key = store.revoke_key(tx, key_id)
     out.print(
         Text(f"{key.id} ({key.name}) is revoked; running servers stop accepting it within 5 s"),
         soft_wrap=True,
     )
-
-
-@contextmanager
-def _database() -> Iterator[Database]:
-    database = Database(load_settings().database_url)
-    try:
-        yield database
-    finally:
-        database.close()
 
 
 def _check(kind: Any, value: str, where: str) -> str:  # noqa: ANN401 - an annotated type

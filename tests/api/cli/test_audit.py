@@ -49,6 +49,8 @@ def test_audit_proves_a_store_and_refuses_a_broken_one(sqlite_url: str, tmp_path
     db.close()
 
 
-def test_audit_without_a_database_says_so(tmp_path: Path) -> None:
-    done = Commands(tmp_path / "home", {}).run("audit", code=1)
-    assert "run the migrations" in done.stderr
+@pytest.mark.parametrize("command", [["audit"], ["keys", "list"]])
+def test_a_command_without_its_database_says_so_and_makes_none(tmp_path: Path, command: list[str]) -> None:
+    done = Commands(tmp_path / "home", {}).run(*command, code=2)
+    assert done.stderr.startswith(f"spool: There is no database {tmp_path / 'home' / 'spool.db'}. ")
+    assert not (tmp_path / "home" / "spool.db").exists()
