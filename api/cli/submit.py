@@ -36,8 +36,8 @@ def submit(
 ) -> None:
     """Submit recordings, or every recording in a folder.
 
-    A recording that was submitted before with the same options is not submitted again, unless its job failed
-    for another reason than its bytes.
+    A recording that was submitted before with the same options is not submitted again, unless its job failed.
+    One that is empty or cannot be decoded is not tried again.
     """
     request = how.to_request() | repeat_fields(again)
     with server.connect() as spool:

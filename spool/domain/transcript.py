@@ -23,14 +23,14 @@ def parse_language(value: object) -> object:
     if value == "auto":
         return None
     if isinstance(value, str):
-        return _checked_language(value)
+        return _check_language(value)
     if isinstance(value, list | tuple | set) and all(isinstance(code, str) for code in value):
-        codes = tuple(sorted(map(_checked_language, set(value))))
+        codes = tuple(sorted(map(_check_language, set(value))))
         return codes[0] if len(codes) == 1 else codes
     return value
 
 
-def _checked_language(code: str) -> str:
+def _check_language(code: str) -> str:
     if not re.fullmatch(_CODE, code):
         raise ValueError(f"'{code}' is not a language code, which has two or three letters, such as en")
     return code

@@ -104,7 +104,7 @@ class _Words(NamedTuple):
         return cls(begin + own, cells[own], np.stack([each[own] for each in sums]))
 
     def join(self, other: Self) -> Self:
-        """Both."""
+        """Those of both, in this order."""
         return type(self)(*(np.concatenate(both, axis=-1) for both in zip(self, other, strict=True)))
 
     def narrow(self, cells: NDArray[np.uint64]) -> Self:
