@@ -6,13 +6,23 @@ Recordings of an hour: words of a made-up vocabulary (`ops.bench.queue.search`),
 pauses, of which a sixth is heard as another phone and half have a second likely one. Blocks are drawn from
 `--pool` hours, since making each anew would take a day. Searched are words of more than six letters, every
 second one spelled backwards, so that nobody says it. Prints how dense the index is and what a block takes,
-and p50, p95 and the longest of the first 50 hits.
+p50, p95 and the longest of the first 50 hits by the wall and by the processors of this process, the parts of
+it by the wall, and the load.
+
+To compare two trees, give both the same `--folder` and `--hits`, and run them in turns. The first run writes
+its hits there, and the others say whether theirs are the same, to the last digit.
 """
 
 import argparse
+import json
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +39,24 @@ from spool.sounds.phones import COLUMNS, END, PHONES, SILENCE, PhoneFrames
 from spool.sounds.queries import query_of_words
 from spool.store.database import Database
 from spool.store.jobs import JobFilter, columns_of_new
+from spool.store.transcripts import sound_search
 from spool.store.transcripts.sound_search import search_sounds
 from spool.store.transcripts.sounds import PACK_BYTES, write_segment
 from spool.tables import jobs, sound_recordings
 
+P = ParamSpec("P")
+R = TypeVar("R")
 HOUR = 180
 """Blocks of 20 s."""
 CELLS = FRAMES // CELL
+PARTS: dict[str, tuple[object, str]] = {
+    "segments": (sound_search, "_Index"),
+    "rows": (sound_search._Index, "read"),
+    "cells": (sound_search._Index, "find"),
+    "windows": (sound_search, "_load_candidates"),
+    "hits": (sound_search, "_open_hits"),
+}
+"""What of a search each is."""
 
 
 def main() -> None:
@@ -44,6 +65,7 @@ def main() -> None:
     parser.add_argument("--hours", type=int, default=10_000)
     parser.add_argument("--pool", type=int, default=100)
     parser.add_argument("--searches", type=int, default=40)
+    parser.add_argument("--hits", type=Path, help="a file of all hits, to compare with")
     given = add_databases(parser).parse_args()
 
     def fill_hours(db: Database) -> str:
@@ -51,7 +73,7 @@ def main() -> None:
         return f"{given.hours:,} hours"
 
     for db in open_databases(given, fill_hours):
-        measure(db, Speech(given.seed), given.searches)
+        measure(db, Speech(given.seed), given.searches, given.hits)
 
 
 def speak(speech: Speech, rng: np.random.Generator) -> NDArray[np.uint8]:
@@ -131,28 +153,78 @@ def names(speech: Speech, count: int) -> Iterator[str]:
         yield word if number % 2 else word[::-1]
 
 
-def measure(db: Database, speech: Speech, count: int) -> None:
+class Stopwatch:
+    """Milliseconds of searches, [wall, processors of this process] of each, and of their parts."""
+
+    def __init__(self) -> None:
+        self.searches: dict[str, list[tuple[float, float]]] = {}
+        self.parts: dict[str, list[float]] = {}
+
+    @contextmanager
+    def search(self, kind: str) -> Iterator[None]:
+        """Time a search."""
+        began, worked = time.perf_counter(), time.process_time()
+        yield
+        taken = 1000 * (time.perf_counter() - began), 1000 * (time.process_time() - worked)
+        self.searches.setdefault(kind, []).append(taken)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Time the parts of the searches."""
+        with ExitStack() as stack:
+            for name, (owner, function) in PARTS.items():
+                if hasattr(owner, function):  # an older tree may not have it
+                    stack.enter_context(
+                        patch.object(owner, function, self._timed(name, getattr(owner, function)))
+                    )
+            yield
+
+    def _timed(self, name: str, inner: Callable[P, R]) -> Callable[P, R]:
+        def timed(*values: P.args, **named: P.kwargs) -> R:
+            began = time.perf_counter()
+            try:
+                return inner(*values, **named)
+            finally:
+                self.parts.setdefault(name, []).append(1000 * (time.perf_counter() - began))
+
+        return timed
+
+    def report(self, dialect: str) -> None:
+        """Print all."""
+        for kind, taken in self.searches.items():
+            for of, own in zip(("wall", "processors"), zip(*taken, strict=True), strict=True):
+                p50, p95, most = np.quantile(own, (0.5, 0.95, 1.0))
+                print(f"{dialect}, {kind}, {of}: p50 {p50:.0f} ms, p95 {p95:.0f} ms, longest {most:.0f} ms")
+        parts = (f"{name} {np.quantile(own, 0.5):.0f}" for name, own in self.parts.items())
+        print(f"parts, wall, p50: {', '.join(parts)} ms; load {os.getloadavg()[0]:.1f}")
+
+
+def measure(db: Database, speech: Speech, count: int, known: Path | None) -> None:
     """Print how long the searches take."""
     with db.read() as tx:
         search_sounds(tx, query_of_words("okonkwo", None), JobFilter())
-    seconds = {"everywhere": [], "in a project": []}  # type: dict[str, list[float]]
-    processor: list[float] = []
-    hits = 0
+    watch = Stopwatch()
+    every: dict[str, list[list[object]]] = {}
     for name in names(speech, count):
         query = query_of_words(name, None)
         for kind, jobs_of in (("everywhere", JobFilter()), ("in a project", JobFilter(project="archive"))):
-            began, worked = time.perf_counter(), time.process_time()
-            with db.read() as tx:
+            with watch.watching(), watch.search(kind), db.read() as tx:
                 found = search_sounds(tx, query, jobs_of)
-            seconds[kind].append(time.perf_counter() - began)
-            processor.append(time.process_time() - worked)
-        hits += len(found.hits)
-    for kind, taken in seconds.items():
-        p50, p95, most = (1000 * float(np.quantile(taken, share)) for share in (0.5, 0.95, 1.0))
-        print(f"{db.dialect}, {kind}: p50 {p50:.0f} ms, p95 {p95:.0f} ms, longest {most:.0f} ms")
-    p50, p95 = (1000 * float(np.quantile(processor, share)) for share in (0.5, 0.95))
-    print(f"of this process's processors p50 {p50:.0f} ms, p95 {p95:.0f} ms")
-    print(f"{hits / count:.1f} hits a search, {found.hours:,.0f} hours")
+        every[name] = sorted([hit.job.name, hit.channel, hit.start, hit.end, hit.score] for hit in found.hits)
+    watch.report(db.dialect)
+    print(f"{sum(map(len, every.values())) / count:.1f} hits a search, {found.hours:,.0f} hours")
+    if known is not None:
+        compare(known, every)
+
+
+def compare(known: Path, every: dict[str, list[list[object]]]) -> None:
+    """Print whether the hits of each name are those of the file, which is written if there is none."""
+    if not known.exists():
+        known.write_text(json.dumps(every), encoding="utf-8")
+    before = json.loads(known.read_text(encoding="utf-8"))
+    other = [name for name, hits in every.items() if before.get(name) != hits]
+    told = f"other hits: {', '.join(other)}" if other else "the same hits"
+    print(f"{len(every)} names, {told}")
 
 
 if __name__ == "__main__":
