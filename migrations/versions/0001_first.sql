@@ -1316,7 +1316,7 @@ CREATE TABLE sound_pairs (
 
 CREATE INDEX ix_sound_pairs_segment ON sound_pairs (segment);
 
-ALTER TABLE sound_pairs ALTER COLUMN bits SET STORAGE EXTERNAL;
+ALTER TABLE sound_pairs ALTER COLUMN bits SET STORAGE EXTERNAL, SET (toast_tuple_target = 8160);
 
 CREATE TABLE sources (
     project VARCHAR(200) NOT NULL,

@@ -141,13 +141,10 @@ class Database:
         `idle_seconds`: how long its caller may do something else between two statements, if longer than
         `IDLE_IN_TRANSACTION_S`.
         """
-        with _storage_errors(), self.engine.connect() as connection:
-            connection = connection.execution_options(spool_read_only=True, postgresql_readonly=True)
-            with connection.begin():
-                if idle_seconds is not None and self.dialect == "postgresql":
-                    limit = f"SET LOCAL idle_in_transaction_session_timeout = {round(1000 * idle_seconds)}"
-                    connection.exec_driver_sql(limit)
-                yield connection
+        with _storage_errors(), read_on(self.engine) as connection:
+            if idle_seconds is not None:
+                allow_idle(connection, idle_seconds)
+            yield connection
 
     @contextmanager
     def look(self) -> Iterator[Connection]:
@@ -178,6 +175,21 @@ class Database:
                 self._watchdog.disarm(connection)
         except self.engine.dialect.loaded_dbapi.Error as error:
             raise exc.DisconnectionError from error  # the pool reconnects
+
+
+@contextmanager
+def read_on(engine: Engine) -> Iterator[Connection]:
+    """A read-only transaction, for use within a `Database.read`, which explains its errors."""
+    with engine.connect() as connection:
+        connection = connection.execution_options(spool_read_only=True, postgresql_readonly=True)
+        with connection.begin():
+            yield connection
+
+
+def allow_idle(tx: Connection, seconds: float) -> None:
+    """Let this transaction's process do something else for so long between two statements."""
+    if tx.dialect.name == "postgresql":
+        tx.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {round(1000 * seconds)}")
 
 
 class _Watchdog:

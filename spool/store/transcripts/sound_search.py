@@ -7,7 +7,7 @@ one hit. What is closed to readers is left out before anything is counted.
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from spool.domain.archive.passages import Passage
 from spool.domain.jobs import Job, JobState
 from spool.sounds.blocks import FRAMES, KeptFrames, open_blocks
 from spool.sounds.lexicon import Pronunciation
-from spool.sounds.pairs import CELL, MOST_PAIRS, Bits, best_cells, pairs_of_phones
+from spool.sounds.pairs import CELL, MOST_PAIRS, Bits, Both, best_cells, pairs_of_phones
 from spool.sounds.phones import FRAME_SECONDS, SILENCE
 from spool.sounds.queries import SoundQuery
 from spool.sounds.spotting import Costs, score_phones, spot_phones
@@ -32,6 +32,7 @@ from spool.store.jobs import JobFilter, filter_conditions
 from spool.store.rows import find_jobs
 from spool.store.transcripts.passages import passage_of
 from spool.store.transcripts.sounds import read_pairs
+from spool.store.two_threads import TwoThreads, two_threads
 from spool.tables import jobs, sound_pairs, sound_recordings, sound_segments
 
 CANDIDATES = 1000
@@ -98,10 +99,13 @@ def search_sounds(
     """The `limit` places that sound most like the query, in these jobs. newest: only in each recording's
     newest transcript. opened: also what is closed to readers."""
     index = _Index(tx, wanted, newest=newest)
-    hours, without = index.measure()
     share = MOST_PAIRS // len(query.ways)
-    candidates = index.find([pairs_of_phones(way, share) for way in query.ways], CANDIDATES)
-    costs, damaged = _load_windows(tx, candidates, {phone for way in query.ways for phone in way})
+    ways = [pairs_of_phones(way, share) for way in query.ways]
+    with two_threads(tx) as threads:
+        rows, (hours, without) = index.read(threads, {pair for pairs in ways for pair in pairs})
+        cells = index.find(rows, ways, CANDIDATES, threads.both)
+        phones = {phone for way in query.ways for phone in way}
+        candidates, costs, damaged = _load_candidates(threads, index, cells, phones)
     found = _rank_places(candidates, costs, query.ways, limit)
     hits = _open_hits(tx, _drop_overlaps(found), opened=opened, limit=limit)
     return FoundSounds(tuple(hits), hours, without, tuple(sorted(damaged)))
@@ -116,19 +120,19 @@ class _Index:
         self._wanted = wanted
         self._newest = newest
         self._narrowed = newest or wanted != JobFilter(project=wanted.project)
+        # First, since what is packed meanwhile is rather read twice than not at all.
+        loose = tx.execute(self._recordings().where(sound_recordings.c.segment.is_(None))).all()
         s = sound_segments.c
         own = select(s.id, s.width).order_by(s.id)
-        self._segments = tx.execute(
-            own if self._project is None else own.where(s.project == self._project)
-        ).all()
-        starts = np.cumsum([0, *(row.width for row in self._segments)])
-        self._starts = {row.id: int(at) for row, at in zip(self._segments, starts, strict=False)}
-        self._packed = int(starts[-1])
-        self._loose = tx.execute(self._recordings().where(sound_recordings.c.segment.is_(None))).all()
-        self._width = self._packed + sum(row.width for row in self._loose)
+        segments = tx.execute(own if self._project is None else own.where(s.project == self._project)).all()
+        starts = np.cumsum([0, *(row.width for row in segments), *(row.width for row in loose)]).tolist()
+        self._starts = {row.id: at for row, at in zip(segments, starts, strict=False)}
+        self._packed: int = starts[len(segments)]
+        self._loose = list(zip(starts[len(segments) :], loose, strict=False))
+        self._width: int = starts[-1]
         self._padded = -(-self._width // 8) * 8
 
-    def measure(self) -> tuple[float, int]:
+    def _measure(self, tx: Connection) -> tuple[float, int]:
         """Hours that are searched, and transcripts that cannot be."""
         c = sound_recordings.c
         widths = select(func.coalesce(func.sum(c.width), 0)).where(*self._conditions())
@@ -137,36 +141,57 @@ class _Index:
         without = (
             select(func.count()).select_from(jobs).where(*own, jobs.c.state == JobState.DONE.value, ~kept)
         )
-        hours = (self._tx.scalar(widths) or 0) * 8 * CELL * FRAME_SECONDS / 3600
-        return hours, self._tx.scalar(without) or 0
+        hours = (tx.scalar(widths) or 0) * 8 * CELL * FRAME_SECONDS / 3600
+        return hours, tx.scalar(without) or 0
 
-    def find(self, ways: Sequence[Sequence[int]], most: int) -> _Cells:
-        """The cells with the most pairs of any of these ways to say the query, `most` for all."""
-        rows = self._read({pair for pairs in ways for pair in pairs})
-        mask = self._mask() if self._narrowed else None
-        found = [best_cells([rows[pair] for pair in pairs], most // len(ways), mask) for pairs in ways]
-        return self._name(np.unique(np.concatenate(found)))
+    def read(self, threads: TwoThreads, pairs: Collection[int]) -> tuple[dict[int, Bits], tuple[float, int]]:
+        """The whole row of each of these pairs; hours that are searched, and transcripts that cannot be."""
+        own = sorted(pairs)
+        rows = dict(zip(own, np.zeros((len(own), self._padded), np.uint8), strict=True))
 
-    def _read(self, pairs: Collection[int]) -> dict[int, Bits]:
-        """The whole row of each pair."""
-        whole = {pair: np.zeros(self._padded, np.uint8) for pair in pairs}
+        def read(tx: Connection, half: slice) -> None:
+            self._read_packed(tx, {pair: rows[pair] for pair in own[half]})
+            self._read_loose(self._loose[half], rows)
+
+        def read_and_measure(tx: Connection) -> tuple[float, int]:
+            read(tx, slice(1, None, 2))
+            return self._measure(tx)
+
+        _, size = threads.both(
+            lambda: read(threads.first, slice(0, None, 2)), lambda: read_and_measure(threads.second)
+        )
+        return rows, size
+
+    def _read_packed(self, tx: Connection, rows: Mapping[int, Bits]) -> None:
+        """Write what segments have into the rows of these pairs."""
         c = sound_pairs.c
         own = select(sound_segments.c.id)
         if self._project is not None:
             own = own.where(sound_segments.c.project == self._project)
-        if self._starts:
-            rows = select(c.pair, c.segment, c.bits).where(c.pair.in_(pairs), c.segment.in_(own))
-            for some in self._tx.execute(rows, execution_options={BINARY: True}).partitions(_ROWS):
-                for pair, segment, bits in some:
+        if not self._starts:
+            return
+        asked = select(c.pair, c.segment, c.bits).where(c.pair.in_(rows), c.segment.in_(own))
+        for some in tx.execute(asked, execution_options={BINARY: True}).partitions(_ROWS):
+            for pair, segment, bits in some:
+                if segment in self._starts:  # else it was packed since
                     at = self._starts[segment]
-                    whole[pair][at : at + len(bits)] = np.frombuffer(bits, np.uint8)
-        at = self._packed
-        for row in self._loose:
-            matrix = read_pairs(row.pairs, row.width)
-            for pair in pairs:
-                whole[pair][at : at + row.width] = matrix[pair]
-            at += row.width
-        return whole
+                    rows[pair][at : at + len(bits)] = np.frombuffer(bits, np.uint8)
+
+    @staticmethod
+    def _read_loose(loose: Sequence[tuple[int, Row[Any]]], rows: Mapping[int, Bits]) -> None:
+        """Write what these channels have into the rows."""
+        for at, channel in loose:
+            matrix = read_pairs(channel.pairs, channel.width)
+            for pair, row in rows.items():
+                row[at : at + channel.width] = matrix[pair]
+
+    def find(
+        self, rows: Mapping[int, Bits], ways: Sequence[Sequence[int]], most: int, both: Both
+    ) -> NDArray[np.int64]:
+        """The cells with the most pairs of any of these ways to say the query, `most` for all."""
+        mask = self._mask() if self._narrowed else None
+        found = [best_cells([rows[pair] for pair in pairs], most // len(ways), mask, both) for pairs in ways]
+        return np.unique(np.concatenate(found))
 
     def _mask(self) -> Bits:
         """The cells of the jobs that are searched."""
@@ -174,8 +199,9 @@ class _Index:
         c = sound_recordings.c
         packed = select(c.segment, c.first_byte, c.width).where(c.segment.is_not(None), *self._conditions())
         for segment, first, width in self._tx.execute(packed):
-            at = self._starts[segment] + first
-            open_cells[at : at + width] = 255
+            if segment in self._starts:  # else it was packed since
+                at = self._starts[segment] + first
+                open_cells[at : at + width] = 255
         open_cells[self._packed : self._width] = (
             255  # of those that are not packed only what is searched was read
         )
@@ -193,7 +219,7 @@ class _Index:
             conditions.append(exists(select(jobs.c.id).where(*own).correlate(sound_recordings)))
         return conditions
 
-    def _name(self, cells: NDArray[np.int64]) -> _Cells:
+    def name(self, tx: Connection, cells: NDArray[np.int64]) -> _Cells:
         """The channels that cells belong to; those of deleted transcripts are left out."""
         owners: list[tuple[str, int]] = []
         numbers: list[int] = []
@@ -203,15 +229,13 @@ class _Index:
         segments = np.array(list(self._starts), np.int64)[of] if len(packed) else packed
         first_cells = 8 * starts[of] if len(packed) else packed
         asked = np.stack([packed - first_cells, segments], axis=1).tolist()
-        for cell, row in _join(self._tx, _NAMED, asked):
+        for cell, row in _join(tx, _NAMED, asked):
             owners.append((row.job_id, row.channel))
             numbers.append(cell - 8 * row.first_byte)
-        at = 8 * self._packed
-        for row in self._loose:
-            for cell in cells[(cells >= at) & (cells < at + 8 * row.width)].tolist():
+        for first, row in self._loose:
+            for cell in cells[(cells >= 8 * first) & (cells < 8 * (first + row.width))].tolist():
                 owners.append((row.job_id, row.channel))
-                numbers.append(cell - at)
-            at += 8 * row.width
+                numbers.append(cell - 8 * first)
         return _Cells(owners, np.array(numbers, np.int64))
 
 
@@ -255,9 +279,27 @@ def _join(
         yield row.key, row
 
 
+def _load_candidates(
+    threads: TwoThreads, index: _Index, cells: NDArray[np.int64], phones: Collection[int]
+) -> tuple[_Cells, Costs, set[str]]:
+    """These cells by their channels, what was heard of the phones in and around each, [_WINDOW, cells], and
+    the jobs of which a block is damaged, which counts as silence."""
+
+    def load(tx: Connection, own: NDArray[np.int64]) -> tuple[_Cells, Costs, set[str]]:
+        named = index.name(tx, own)
+        return named, *_load_windows(tx, named, phones)
+
+    middle = len(cells) // 2
+    (one, costs, damaged), (other, more_costs, more_damaged) = threads.both(
+        lambda: load(threads.first, cells[:middle]), lambda: load(threads.second, cells[middle:])
+    )
+    named = _Cells(one.owners + other.owners, np.concatenate([one.cells, other.cells]))
+    joined = {phone: np.concatenate([own, more_costs[phone]], axis=1) for phone, own in costs.items()}
+    return named, joined, damaged | more_damaged
+
+
 def _load_windows(tx: Connection, wanted: _Cells, phones: Collection[int]) -> tuple[Costs, set[str]]:
-    """What was heard of these phones in and around each cell, [_WINDOW, cells]; and the jobs of which a block
-    is damaged, which counts as silence."""
+    """What was heard of these phones in these cells, and the jobs of which a block is damaged."""
     firsts = wanted.cells * CELL - BEFORE
     lows, lasts = firsts // FRAMES, (firsts + _WINDOW - 1) // FRAMES
     keys = [

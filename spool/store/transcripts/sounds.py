@@ -1,7 +1,8 @@
 """What was heard in recordings, in SQL: kept with a job's end, packed later, deleted with its transcript.
 
 A channel's pairs are read by themselves until its project has `PACK_BYTES` of cells; then `pack_sounds` puts
-them side by side in a segment, a row for each pair, so that a search reads few and long rows. A deletion
+them side by side in a segment of at most that many (a longer channel has one for itself), a row for each
+pair, so that a search reads few and long rows. A deletion
 marks the segment as stale in its commit, and `clear_stale` clears the cells soon after.
 """
 
@@ -19,8 +20,8 @@ from spool.sounds.pairs import PAIRS, Bits, make_pairs
 from spool.sounds.phones import PhoneFrames
 from spool.tables import sound_blocks, sound_pairs, sound_recordings, sound_segments
 
-PACK_BYTES = 8192
-"""65,536 cells: 36 hours."""
+PACK_BYTES = 8100
+"""64,800 cells: 36 hours. A row of `sound_pairs` has 44 bytes more and fits into a page of PostgreSQL."""
 _ROWS = 500
 
 
@@ -97,11 +98,11 @@ def pack_sounds(tx: Connection) -> int:
     places: list[tuple[str, int, int]] = []
     width = 0
     for row in rows:
+        if places and width + row.width > PACK_BYTES:
+            break
         places.append((row.job_id, row.channel, width))
         parts.append(read_pairs(row.pairs, row.width))
         width += row.width
-        if width >= PACK_BYTES:
-            break
     rows.close()
     segment = write_segment(tx, project, np.concatenate(parts, axis=1))
     for job_id, channel, first in places:

@@ -3,10 +3,11 @@
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, func, select, text, update
 
 from ops.testbed.rows import claimed, queued
 from ops.testbed.running_api import transcript_of
@@ -18,7 +19,15 @@ from spool.sounds.queries import query_of_phones, query_of_words
 from spool.store import Database, JobFilter, Outcome, finish_job, mark_deleted
 from spool.store.transcripts import sound_search, sounds
 from spool.store.transcripts.sound_search import search_sounds
-from spool.store.transcripts.sounds import ChannelSounds, clear_stale, pack_sounds, write_sounds
+from spool.store.transcripts.sounds import (
+    PACK_BYTES,
+    ChannelSounds,
+    clear_stale,
+    pack_sounds,
+    write_segment,
+    write_sounds,
+)
+from spool.store.two_threads import two_threads
 from spool.tables import sound_blocks, sound_pairs, sound_recordings, sound_segments
 from tests.spool.sounds.sounds import DICTIONARY, LEXICON, hear
 
@@ -72,6 +81,29 @@ def test_channels_are_packed_and_cleared_when_they_are_deleted(
         assert clear_stale(tx) == 1
         for table in (sound_blocks, sound_recordings, sound_segments, sound_pairs):
             assert tx.scalar(select(func.count()).select_from(table)) == 0
+
+
+def test_a_segment_is_no_wider_than_a_page_holds_unless_one_channel_is(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(4):
+        heard(db)
+    for most, packed in ((5, 2), (1, 1), (1, 1), (1, 0)):
+        monkeypatch.setattr(sounds, "PACK_BYTES", most)
+        with db.begin() as tx:
+            assert pack_sounds(tx) == packed
+    with db.read() as tx:
+        assert list(tx.scalars(select(sound_segments.c.width))) == [4, 2, 2]
+
+
+def test_postgresql_keeps_the_rows_of_a_segment_whole(postgres_url: str) -> None:
+    db = Database(postgres_url)
+    with db.begin() as tx:
+        write_segment(tx, "archive", np.full((3, PACK_BYTES), 170, np.uint8))
+    pages = "SELECT pg_relation_size(oid) / 8192, pg_relation_size(reltoastrelid) / 8192 FROM pg_class"
+    with db.read() as tx:
+        assert tx.execute(text(f"{pages} WHERE relname = 'sound_pairs'")).one() == (3, 0)
+    db.close()
 
 
 def test_a_name_is_found_in_packed_and_in_loose_channels(
@@ -132,6 +164,8 @@ def search_archive(db: Database, monkeypatch: pytest.MonkeyPatch) -> list[list[l
     with db.read() as tx:
         for query in QUERIES:
             hits = search_sounds(tx, query, JobFilter(), limit=30).hits
+            with two_threads(tx):  # so that the search has one thread
+                assert search_sounds(tx, query, JobFilter(), limit=30).hits == hits
             found.append([[numbers[hit.job.id], hit.start, hit.end, round(hit.score, 4)] for hit in hits])
     return found
 
@@ -142,6 +176,26 @@ def test_the_hits_are_those_of_the_first_search_by_sound(
     # Written by the code of 2026-11-27, before it was made faster.
     recorded = json.loads(HITS.read_text(encoding="utf-8"))
     assert search_archive(db, monkeypatch) == recorded
+
+
+def test_what_is_packed_during_a_search_is_found_as_before(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sounds, "PACK_BYTES", 2)
+    ids = {heard(db), heard(db)}
+    read = sound_search._Index.read
+
+    def pack_first(*given: Any) -> Any:
+        with db.begin() as tx:
+            assert pack_sounds(tx) == 1
+        return read(*given)
+
+    monkeypatch.setattr(sound_search._Index, "read", pack_first)
+    for _ in ids:
+        with db.read() as tx:
+            found = search_sounds(tx, QUERIES[0], JobFilter())
+        assert {hit.job.id for hit in found.hits[:2]} == ids
+        assert all(23.0 <= hit.start < hit.end <= 25.0 for hit in found.hits[:2])
 
 
 def test_the_audit_names_damaged_and_missing_blocks(db: Database) -> None:
