@@ -5,6 +5,7 @@ import os
 import sys
 import time
 
+from tests.simulation.database import DATABASES
 from tests.simulation.mutations.planting import DoesNotApply, plant
 from tests.simulation.mutations.trying import try_all
 from tests.simulation.product import NoSuchVersion
@@ -18,6 +19,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=float, default=20.0, help="jobs an hour")
     parser.add_argument("--faults", type=float, default=20.0, help="faults an hour")
     parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--database", choices=DATABASES, default=DATABASES[0])
     parser.add_argument("--show", action="store_true", help="print the whole timeline")
     parser.add_argument("--older", help="half of the workers run this commit, or the tree in this folder")
     parser.add_argument("--stop-at-first", action="store_true", help="end at the first violation")
@@ -41,6 +43,7 @@ def main() -> int:
         asked.workers,
         jobs_an_hour=asked.jobs,
         faults_an_hour=asked.faults,
+        database=asked.database,
         older=asked.older,
         stop_at_first=asked.stop_at_first,
     )

@@ -3,12 +3,12 @@
 Each promised file is there exactly once, with the bytes that its row says, and is no other job's.
 """
 
-import sqlite3
 from collections import Counter
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from spool.domain.archive.outputs import JobOutput
+from tests.simulation.database import Observer
 from tests.simulation.objects import Objects, SimulatedStore
 from tests.simulation.scheduler import BEGAN, NS, Scheduler
 from tests.simulation.timeline import Timeline
@@ -32,14 +32,14 @@ def make_output(project: str, number: int) -> JobOutput:
 
 
 _PROMISED = """
-SELECT j.name, j.state, j.source_uri, e.format, e.state, e.uri, e.sha256,
-    86400 * (julianday(e.due_at) - 2440587.5)
+SELECT j.name, j.state, j.source_uri, e.format, e.state, e.uri, e.sha256, e.due_at < ?
 FROM jobs j LEFT JOIN exports e ON e.job_id = j.id WHERE j.output IS NOT NULL ORDER BY j.id, e.format
 """
 
 
 class _Promised(NamedTuple):
-    """A file of a job that has an output; `state` is None if there is no row for it, `due` is Unix time."""
+    """A file of a job that has an output; `state` is None if there is no row for it, `late`:
+    it should have been written by now."""
 
     name: str
     job_state: str
@@ -48,7 +48,7 @@ class _Promised(NamedTuple):
     state: str | None
     uri: str | None
     sha256: str | None
-    due: float
+    late: bool | None
 
 
 class Bucket:
@@ -61,18 +61,16 @@ class Bucket:
         """Store the file; its SHA-256."""
         return str(self._store.put_bytes(uri.removeprefix(BUCKET), data, content_type).sha256)
 
-    def check(self, file: Path, scheduler: Scheduler, timeline: Timeline) -> None:
+    def check(self, observer: Observer, scheduler: Scheduler, timeline: Timeline) -> None:
         """Whether every promised file is there, and none besides."""
-        connection = sqlite3.connect(file)
-        files = [_Promised(*row) for row in connection.execute(_PROMISED).fetchall()]
-        connection.close()
-        now = (BEGAN + scheduler.now_ns) / NS
+        late = datetime.fromtimestamp((BEGAN + scheduler.now_ns) / NS - LATE_S, UTC)
+        files = [_Promised(*row) for row in observer.rows(_PROMISED, f"{late:%Y-%m-%d %H:%M:%S.%f}")]
         there = {BUCKET + key: sha256 for key, (_, _, sha256) in self._objects.stored.items()}
         current = {(each.source, each.format) for each in files if each.state != "replaced"}
         for each in files:
             if each.state is None and each.job_state == "done":
                 timeline.violate("no export is lost", f"{each.name} is done, and no file was promised")
-            elif each.state == "failed" or (each.state == "pending" and now > each.due + LATE_S):
+            elif each.state == "failed" or (each.state == "pending" and each.late):
                 timeline.violate("no export is lost", f"{each.uri} of {each.name} is {each.state}")
             elif each.state == "written" and there.get(str(each.uri)) != each.sha256:
                 timeline.violate("an export is the job's", f"{each.uri} of {each.name} has other bytes")

@@ -76,7 +76,7 @@ class FaultInjector:
             self._unmount_share,
             self._set_clock,
         ]
-        while True:
+        while self._faults_an_hour:
             self._scheduler.sleep(self._random.expovariate(self._faults_an_hour / HOUR_S))
             if self._fleet.calm:
                 return
@@ -203,6 +203,7 @@ class FaultInjector:
         self._timeline.note(f"the database is down for {seconds} s")
         began = self._scheduler.now_ns
         self._edges.database_faults.down += 1
+        self._edges.database.end_transactions()
         self._scheduler.sleep(seconds)
         self._edges.database_faults.down -= 1
         for process in self._fleet.processes.values():

@@ -174,8 +174,10 @@ class Fleet:
         broker: Broker,
         objects: Objects,
         folder: Path,
+        database_url: str,
         older: Product | None = None,
     ) -> None:
+        self.database_url = database_url
         self.present, self.older = Product(), older
         self.scheduler, self._timeline = scheduler, timeline
         self._broker, self._objects, self._folder = broker, objects, folder
@@ -240,7 +242,7 @@ class Fleet:
         """The settings of a process of this version."""
         settings: Settings = product.module("spool.settings").Settings(
             home=self._folder / name,
-            database_url=f"sqlite:///{self._folder / 'spool.db'}",
+            database_url=self.database_url,
             models={"simulated": "simulated"},
             worker_name=name,
             source_roots=(self.share,),

@@ -1,35 +1,20 @@
 """Reads every change of a job as it is committed, and says which law a change breaks.
 
-Triggers write the changes into a table within the same transaction, so that nothing is missed whatever the
-product does, and nothing is seen that was rolled back.
+What was committed is read from what `tests.simulation.triggers` have written.
 """
 
 import json
-import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import NamedTuple
 
+from tests.simulation.database import Observer
 from tests.simulation.scheduler import BEGAN, NS, Process, Scheduler
 from tests.simulation.shares import Shares
 from tests.simulation.timeline import Timeline
 
-COLUMNS = (
-    "state",
-    "attempt",
-    "lease_owner",
-    "lease_until",
-    "crashes",
-    "error_code",
-    "cancel_requested",
-    "retries",
-    "suspects",
-)
-FACTS = ("project", "forecast_seconds", "done_seconds", "reused_from")
-"""Known of a job before and after each change of the `COLUMNS`."""
 ENDED = {"done", "failed", "cancelled"}
 MOVES = {
     ("queued", "running"),
@@ -52,31 +37,6 @@ CANCEL_S = 5.0
 CRASHES = 3
 DUE_NS = NS
 """A job waits for this long before it counts among those that a claim passed over."""
-_AT = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
-_PAIRS = ", ".join(f"old_{each}, new_{each}" for each in COLUMNS + FACTS)
-_VALUES = ", ".join(f"OLD.{each}, NEW.{each}" for each in COLUMNS + FACTS)
-_CHANGED = " OR ".join(f"OLD.{each} IS NOT NEW.{each}" for each in COLUMNS if each != "lease_until")
-_TABLES = f"""
-CREATE TABLE simulated_history (number INTEGER PRIMARY KEY, at TEXT, job TEXT, chunk INTEGER, {_PAIRS});
-CREATE TRIGGER simulated_jobs AFTER UPDATE ON jobs WHEN {_CHANGED}
-BEGIN INSERT INTO simulated_history (at, job, {_PAIRS}) VALUES ({_AT}, NEW.id, {_VALUES}); END;
-CREATE TRIGGER simulated_renewals AFTER UPDATE OF lease_until ON jobs
-WHEN NEW.lease_until IS NOT OLD.lease_until AND NEW.lease_owner IS OLD.lease_owner AND NOT ({_CHANGED})
-    AND simulated_foreign(OLD.lease_owner)
-BEGIN INSERT INTO simulated_history (at, job, {_PAIRS}) VALUES ({_AT}, NEW.id, {_VALUES}); END;
-CREATE TRIGGER simulated_submissions AFTER INSERT ON jobs
-BEGIN INSERT INTO simulated_history (at, job, new_state) VALUES ({_AT}, NEW.id, NEW.state); END;
-CREATE TRIGGER simulated_chunks AFTER INSERT ON chunks
-BEGIN INSERT INTO simulated_history (at, job, chunk, new_attempt)
-    VALUES ({_AT}, NEW.job_id, NEW.number, NEW.attempt);
-    INSERT INTO simulated_history (at, job, chunk, new_state, old_attempt, new_attempt)
-        SELECT {_AT}, id, NEW.number, state, attempt, NEW.attempt FROM jobs
-        WHERE id = NEW.job_id AND (attempt <> NEW.attempt OR state NOT IN ('running', 'done'));
-END;
-CREATE TRIGGER simulated_drops AFTER DELETE ON chunks
-BEGIN INSERT INTO simulated_history (at, job, chunk, old_attempt)
-    VALUES ({_AT}, OLD.job_id, OLD.number, OLD.attempt); END;
-"""
 
 
 @dataclass(frozen=True)
@@ -96,7 +56,7 @@ class Row(NamedTuple):
     lease_until: str | None
     crashes: int
     error_code: str | None
-    cancel_requested: int
+    cancel_requested: bool
     retries: int
     suspects: str | None
     project: str
@@ -114,9 +74,9 @@ class History:
     """`owners` are the processes of workers, by id."""
 
     def __init__(
-        self, file: Path, scheduler: Scheduler, timeline: Timeline, owners: dict[str, Process]
+        self, observer: Observer, scheduler: Scheduler, timeline: Timeline, owners: dict[str, Process]
     ) -> None:
-        self._connection = sqlite3.connect(file, isolation_level=None)
+        self._observer = observer
         self._scheduler, self._timeline, self._owners = scheduler, timeline, owners
         self._last = 0
         self._claimed_at: dict[tuple[str, int], int] = {}
@@ -135,20 +95,14 @@ class History:
         self.fleet_is_calm: Callable[[], bool] = lambda: True
         """Whether nothing outside a worker keeps it from its work now."""
 
-    @staticmethod
-    def install(file: Path) -> None:
-        """Make the triggers."""
-        connection = sqlite3.connect(file)
-        connection.executescript(_TABLES)
-        connection.close()
-
     def collect(self, committer: Process, told: bool) -> None:
         """Judge what this process has just committed; `told`: it learns of that."""
-        query = "SELECT * FROM simulated_history WHERE number > ? ORDER BY number"
-        rows = self._connection.execute(query, (self._last,)).fetchall()
-        for number, at, job, chunk, *values in rows:
-            self._last = number
+        rows = sorted(self._observer.rows("DELETE FROM simulated_history RETURNING *"))
+        changed = False
+        for _, at, job, chunk, *values in rows:
+            self._last += 1
             old, new = Row(*values[::2]), Row(*values[1::2])
+            changed = changed or chunk is not None or not self._is_renewed(old, new)
             if chunk is not None and new.state is not None:
                 what = f"chunk {chunk} by attempt {new.attempt}, and attempt {old.attempt} is {new.state}"
                 self._violate("who holds the job saves", job, what)
@@ -161,7 +115,7 @@ class History:
                 self._judge(at, job, old, new, committer)
                 if not told and new.state == "running":
                     self._unknown.add((job, new.attempt))
-        if rows:
+        if changed:
             self._look_who_waits()
 
     def _look_who_waits(self) -> None:
@@ -171,12 +125,8 @@ class History:
             "SELECT DISTINCT project FROM jobs WHERE state = 'queued' AND refusals IS NULL"
             " AND (not_before IS NULL OR not_before < ?) ORDER BY project"
         )
-        found = self._connection.execute(waiting, (f"{now:%Y-%m-%d %H:%M:%S}",))
-        self._shares.look([project for (project,) in found.fetchall()])
-
-    def is_foreign(self, process: Process, owner: str | None) -> bool:
-        """Whether a lease of this worker, or of nobody, is none of this process."""
-        return self._owners.get(str(owner)) is not process
+        found = self._observer.rows(waiting, f"{now:%Y-%m-%d %H:%M:%S}")
+        self._shares.look([project for (project,) in found])
 
     def note_decoded(self, job: str, attempt: int, index: int) -> None:
         """An engine decoded a chunk."""
@@ -192,7 +142,7 @@ class History:
     def check_webhooks(self) -> None:
         """Every ending that was committed was told to the receiver, or will be tried again."""
         waiting = "SELECT body FROM webhook_deliveries WHERE state = 'pending'"
-        for (body,) in self._connection.execute(waiting).fetchall():
+        for (body,) in self._observer.rows(waiting):
             self.receive(body)
         for job, endings in self._endings.items():
             for state, times in endings.items():
@@ -215,7 +165,7 @@ class History:
             self._violate("states move as drawn", job, f"{old.state} became {new.state}")
         if new.attempt != old.attempt or (new.state == "running" and old.state != "running"):
             self._judge_claim(job, old, new, committer)
-        elif new.lease_until != old.lease_until and new.lease_owner == old.lease_owner:
+        elif self._is_renewed(old, new) and self._owners.get(str(old.lease_owner)) is not committer:
             self._violate("who holds the job renews", job, f"its lease was renewed by {committer.name}")
         if old.lease_owner is not None and new.lease_owner != old.lease_owner:
             self._judge_loss(at, job, old, committer, known=(job, old.attempt) not in self._unknown)
@@ -231,6 +181,11 @@ class History:
             self._judge_cancel(job, old)
         if old.state != new.state or old.attempt != new.attempt:
             self._note_move(job, old, new)
+
+    @staticmethod
+    def _is_renewed(old: Row, new: Row) -> bool:
+        """Whether whoever holds the job holds it for longer now."""
+        return new.lease_until != old.lease_until and new.lease_owner == old.lease_owner
 
     def _judge_claim(self, job: str, old: Row, new: Row, committer: Process) -> None:
         if new.state != "running" or new.attempt != old.attempt + 1:

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.simulation.database import DATABASES
+
 KEPT = Path(__file__).with_name("seeds.txt")
 
 
@@ -25,13 +27,15 @@ class Size:
     jobs: float
     faults: float
     workers: int
+    database: str = DATABASES[0]
 
     @property
     def options(self) -> list[str]:
         """For `python -m tests.simulation`."""
         values = {"seed": self.seed, "hours": self.hours, "jobs": self.jobs, "faults": self.faults}
         values |= {"workers": self.workers}
-        return [text for name, value in values.items() for text in (f"--{name}", f"{value:g}")]
+        numbers = [text for name, value in values.items() for text in (f"--{name}", f"{value:g}")]
+        return [*numbers, "--database", self.database]
 
     def smaller(self) -> Iterator["Size"]:
         """Smaller ones, the boldest first."""
@@ -48,8 +52,8 @@ def read_kept() -> list[Size]:
     """The runs that are regression tests."""
     lines = [line.partition("#")[0].split() for line in KEPT.read_text(encoding="utf-8").splitlines()]
     return [
-        Size(int(seed), float(hours), float(jobs), float(faults), int(workers))
-        for seed, hours, jobs, faults, workers in filter(None, lines)
+        Size(int(seed), float(hours), float(jobs), float(faults), int(workers), database)
+        for seed, hours, jobs, faults, workers, database in filter(None, lines)
     ]
 
 
@@ -95,9 +99,10 @@ def main() -> int:
     parser.add_argument("--jobs", type=float, default=20.0)
     parser.add_argument("--faults", type=float, default=20.0)
     parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--database", choices=DATABASES, default=DATABASES[0])
     parser.add_argument("--mutation", help="with this defect; then nothing is kept")
     asked = parser.parse_args()
-    start = Size(asked.seed, asked.hours, asked.jobs, asked.faults, asked.workers)
+    start = Size(asked.seed, asked.hours, asked.jobs, asked.faults, asked.workers, asked.database)
     size, law = shrink(start, asked.mutation)
     if not law:
         print(f"seed {asked.seed} breaks no law", file=sys.stderr)
@@ -105,7 +110,8 @@ def main() -> int:
     print(f"{law}: python -m tests.simulation {' '.join(size.options)}")
     if asked.mutation is None:
         with KEPT.open("a", encoding="utf-8") as file:
-            file.write(f"{size.seed} {size.hours:g} {size.jobs:g} {size.faults:g} {size.workers}  # {law}\n")
+            file.write(f"{size.seed} {size.hours:g} {size.jobs:g} {size.faults:g} {size.workers}")
+            file.write(f" {size.database}  # {law}\n")
     return 0
 
 

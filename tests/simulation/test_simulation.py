@@ -16,14 +16,14 @@ from tests.simulation.shrinking import Size, read_kept, shrink
 LAST = re.compile(r"seed (\d+): (\S+) hours, (\d+) jobs, (\d+) faults, (\d+) violations, digest [0-9a-f]{16}")
 
 
-def simulate(*options: str) -> tuple[int, list[str]]:
+def simulate(*options: str, timeout: float = 170) -> tuple[int, list[str]]:
     """The exit code, and the lines of the output."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.simulation", *options],
         capture_output=True,
         text=True,
         check=False,
-        timeout=170,
+        timeout=timeout,
         env={**os.environ, "PYTHONHASHSEED": "0"},
     )
     return done.returncode, (done.stdout or done.stderr).splitlines()
@@ -46,6 +46,29 @@ def test_a_run_can_be_replayed() -> None:
     assert int(last[3]) > 10
     assert int(last[4]) > 5
     assert simulate(*options) == (code, lines)
+
+
+@pytest.mark.integration
+def test_processes_wait_for_locks_of_postgresql_while_others_run() -> None:
+    options = Size(6, hours=0.05, jobs=20, faults=300, workers=3, database="postgresql").options
+    code, lines = simulate("--show", *options)
+    assert code == 0, lines
+    last = LAST.fullmatch(lines[-1])
+    assert last is not None
+    assert int(last[3]) > 10
+    assert int(last[4]) > 3
+    assert any(re.search(r"[aw]\S+ waits for [aw]", line) for line in lines)
+
+
+@pytest.mark.integration
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_run_on_postgresql_can_be_replayed() -> None:
+    """With a new seed, and twice: whatever waits for locks, the same comes of it."""
+    new = Size(clock.time_ns() % 1_000_000, 1.0, 400.0, 200.0, 4, "postgresql")
+    code, lines = simulate("--show", *new.options, timeout=280)
+    assert code == 0, lines
+    assert simulate("--show", *new.options, timeout=280) == (code, lines)
 
 
 @pytest.mark.integration

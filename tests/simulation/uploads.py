@@ -1,9 +1,7 @@
 """People who upload recordings in parts, past the API: whatever they have to repeat, each becomes one job."""
 
-import sqlite3
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TypeVar, cast
 
 from api.auth.principal import OPERATOR
@@ -14,6 +12,7 @@ from spool.errors import SpoolError, StorageError
 from spool.schemas.jobs import JobRequest
 from spool.schemas.uploads import NewUploadRequest
 from spool.tables.uploads import SCHEME
+from tests.simulation.database import Observer
 from tests.simulation.fleet import Fleet
 from tests.simulation.load import LENGTHS, number_bytes, recording
 from tests.simulation.objects import Objects, SimulatedReceiver
@@ -114,17 +113,15 @@ class Uploads:
         except SpoolError as error:
             answers.append(error)
 
-    def check(self, file: Path) -> None:
+    def check(self, observer: Observer) -> None:
         """Whether each upload became one job, of the bytes that were sent."""
-        connection = sqlite3.connect(file)
         if self.going_on:
             self._timeline.violate(
                 "a complete upload becomes a job", f"{self.going_on} senders wait for answers"
             )
         for name, data in self._sent.items():
-            keys = connection.execute("SELECT source_uri FROM jobs WHERE name = ?", (name,)).fetchall()
+            keys = observer.rows("SELECT source_uri FROM jobs WHERE name = ?", name)
             found = [self._objects.stored[key][0] for (key,) in keys if key in self._objects.stored]
             if len(keys) != 1 or found != [data]:
                 what = f"{name} became {len(keys)} jobs, and {len(found)} of their recordings are there"
                 self._timeline.violate("a complete upload becomes a job", what)
-        connection.close()

@@ -1,12 +1,12 @@
 """A watched folder: files come into it, some of them slowly, and each becomes one job."""
 
-import sqlite3
 from functools import partial
 from pathlib import Path
 
 from spool.store.archive.sources import create_source
 from spool.store.database import Database
 from spool.tables.sources import NewSource
+from tests.simulation.database import Observer
 from tests.simulation.fleet import Fleet
 from tests.simulation.load import LENGTHS, number_bytes, recording
 from tests.simulation.timeline import Timeline
@@ -67,19 +67,17 @@ class WatchedFolder:
             file.write(data)
         self._timeline.note(f"{path.name} is in the watched folder")
 
-    def is_taken(self, file: Path) -> bool:
+    def is_taken(self, observer: Observer) -> bool:
         """Whether each file has become a job."""
-        return all(number for _, number in self._count_jobs(file))
+        return all(number for _, number in self._count_jobs(observer))
 
-    def check(self, file: Path) -> None:
+    def check(self, observer: Observer) -> None:
         """Whether each file became one job."""
-        for path, number in self._count_jobs(file):
+        for path, number in self._count_jobs(observer):
             if number != 1:
                 self._timeline.violate("a file becomes one job", f"{path.name} became {number}")
 
-    def _count_jobs(self, file: Path) -> list[tuple[Path, int]]:
+    def _count_jobs(self, observer: Observer) -> list[tuple[Path, int]]:
         query = "SELECT source_uri, count(*) FROM jobs WHERE source_kind = 'file' GROUP BY source_uri"
-        connection = sqlite3.connect(file)
-        jobs = dict(connection.execute(query).fetchall())
-        connection.close()
+        jobs = dict(observer.rows(query))
         return [(path, jobs.get(path.as_uri(), 0)) for path in self._written]

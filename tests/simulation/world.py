@@ -22,7 +22,7 @@ from spool.store.database import Database
 from spool.store.webhooks import create_webhook
 from spool.tables.webhooks import NewWebhook
 from tests.simulation.broker import Broker
-from tests.simulation.database import DatabaseFaults, SimulatedDatabase
+from tests.simulation.database import DATABASES, DatabaseFaults, SimulatedDatabase
 from tests.simulation.engine import SimulatedChild
 from tests.simulation.exports import Bucket
 from tests.simulation.faults import Edges, FaultInjector
@@ -30,10 +30,13 @@ from tests.simulation.fleet import Fleet
 from tests.simulation.history import History
 from tests.simulation.load import Load, fill_share
 from tests.simulation.objects import Objects, SimulatedStore
+from tests.simulation.postgresql import PostgresDatabase
 from tests.simulation.product import OlderProduct, Product, find_tree
 from tests.simulation.scheduler import NS, Process, Scheduler, Stalled
 from tests.simulation.shares import PROJECTS
+from tests.simulation.sqlite import SqliteDatabase
 from tests.simulation.timeline import Timeline
+from tests.simulation.triggers import make_script
 from tests.simulation.uploads import Uploads
 from tests.simulation.watching import WatchedFolder
 from worker.engine.audio_slots import SlotLayout
@@ -62,6 +65,7 @@ class Plan:
     apis: int = 2
     jobs_an_hour: float = 20.0
     faults_an_hour: float = 20.0
+    database: str = DATABASES[0]
     older: str | None = None
     """The commit or folder of an older version, which half of the workers run."""
     stop_at_first: bool = False
@@ -90,12 +94,13 @@ class World:
     """A run of the simulation, in an empty folder."""
 
     def __init__(self, plan: Plan, folder: Path, show: Callable[[str], None] | None = None) -> None:
-        self._plan, self._file = plan, folder / "spool.db"
+        self._plan = plan
         self._scheduler = Scheduler(plan.seed, lambda text: self.timeline.violate("no thread dies", text))
         self.timeline = Timeline(lambda: self._scheduler.now_ns / NS, show=show)
         faults = DatabaseFaults()
+        self._database = make_database(plan.database, self._scheduler, faults, folder)
         self._edges = Edges(
-            SimulatedDatabase(self._scheduler, faults),
+            self._database,
             faults,
             Broker(self._scheduler),
             Objects(self._scheduler),
@@ -104,12 +109,20 @@ class World:
         self._bucket = Bucket(self._edges.exported)
         older = None if plan.older is None else OlderProduct(find_tree(plan.older, folder / "older"))
         self._fleet = Fleet(
-            self._scheduler, self.timeline, self._edges.broker, self._edges.objects, folder, older
+            self._scheduler,
+            self.timeline,
+            self._edges.broker,
+            self._edges.objects,
+            folder,
+            self._database.url,
+            older,
         )
         fill_share(self._fleet.share)
-        migrations.upgrade(f"sqlite:///{self._file}")
-        History.install(self._file)
-        self._history = History(self._file, self._scheduler, self.timeline, self._fleet.processes)
+        self._observer = self._database.observe()
+        migrations.upgrade(self._database.url)
+        self._observer.run_script(make_script(self._database.dialect))
+        self._database.finish_setup()
+        self._history = History(self._observer, self._scheduler, self.timeline, self._fleet.processes)
         self._injector = FaultInjector(
             self._fleet, self._edges, self._history, self.timeline, plan.faults_an_hour
         )
@@ -122,7 +135,8 @@ class World:
         """Tell the history what it has to know."""
         history, edges = self._history, self._edges
         edges.database_faults.committed = history.collect
-        edges.database_faults.foreign = history.is_foreign
+        edges.database_faults.broke = self.timeline.violate
+        edges.database_faults.noted = self.timeline.note
         edges.engines.heard = self._note_heard
         self._fleet.receive = self._receive
         history.fleet_is_calm = lambda: not edges.database_faults.down
@@ -150,11 +164,15 @@ class World:
         hours = self._scheduler.now_ns / NS / 3600
         return Ending(self._plan, len(self._history.submitted), self._injector.count, self.timeline, hours)
 
+    def close(self) -> None:
+        """The run is over."""
+        self._database.close()
+
     def _has_ended(self) -> bool:
         return self._over or (self._plan.stop_at_first and bool(self.timeline.violations))
 
     def _main(self) -> None:
-        database = Database(f"sqlite:///{self._file}")
+        database = Database(self._database.url)
         for project in PROJECTS:
             new = NewWebhook(project=project, url="https://example.org/", types=tuple(sorted(JOB_ENDS)))
             with database.begin() as tx:
@@ -189,14 +207,14 @@ class World:
         self._scheduler.sleep(AFTER_S)
         self._fleet.close()
         history.check_webhooks()
-        self._watched.check(self._file)
-        self._uploads.check(self._file)
-        self._bucket.check(self._file, self._scheduler, self.timeline)
+        self._watched.check(self._observer)
+        self._uploads.check(self._observer)
+        self._bucket.check(self._observer, self._scheduler, self.timeline)
 
     def _has_settled(self) -> bool:
         """Whether nobody waits for an answer, and every job has ended."""
         history = self._history
-        if self._uploads.going_on or not self._watched.is_taken(self._file):
+        if self._uploads.going_on or not self._watched.is_taken(self._observer):
             return False
         return len(history.ended) == len(history.submitted)
 
@@ -286,12 +304,23 @@ class _NoLiveSessions:
     def stop(self) -> None: ...
 
 
+def make_database(name: str, scheduler: Scheduler, faults: DatabaseFaults, folder: Path) -> SimulatedDatabase:
+    """The database of this name, for a run in this folder."""
+    if name == SqliteDatabase.dialect:
+        return SqliteDatabase(scheduler, faults, folder)
+    return PostgresDatabase(scheduler, faults)
+
+
 def run(plan: Plan, show: Callable[[str], None] | None = None) -> Ending:
     """Run in a folder of its own, in memory where the machine has one there."""
     memory = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(prefix="spool-simulation-", dir=memory if memory.is_dir() else None))
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    world = None
     try:
-        return World(plan, folder, show).run()
+        world = World(plan, folder, show)
+        return world.run()
     finally:
+        if world is not None:
+            world.close()
         shutil.rmtree(folder, ignore_errors=True)
