@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection
-from starlette.routing import compile_path
 
 from api.middleware.log_context import get_subject
 from spool import errors
@@ -238,14 +238,11 @@ def _on_http(request: Request, error: Exception) -> Response:
 def _methods_at(request: Request) -> list[str]:
     """Every documented method of the path: each is a separate route, and Starlette names only the first
     one's."""
-    paths: dict[str, dict[str, Any]] = request.app.openapi()["paths"]
     here = request.url.path
-    matching = (
-        [paths[here]]
-        if here in paths
-        else [item for path, item in paths.items() if compile_path(path)[0].match(here)]
-    )
-    return sorted(method.upper() for item in matching for method in item)
+    routes = [each for each in request.app.routes if isinstance(each, APIRoute) and each.include_in_schema]
+    exact = [each for each in routes if each.path == here]
+    matching = exact or [each for each in routes if each.path_regex.match(here)]
+    return sorted({method for each in matching for method in each.methods or ()})
 
 
 def _on_disconnect(request: Request, _error: Exception) -> Response:

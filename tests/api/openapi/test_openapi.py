@@ -14,29 +14,36 @@ from spool.settings import load_settings
 METHODS = ("get", "post", "delete", "put", "patch")
 
 
-PAGE: dict[str, Any] = create_app(load_settings({})).openapi()
+each_operation = pytest.mark.parametrize("name", sorted(name for _, name in DOCUMENTED))
 
 
-def operations() -> list[tuple[str, dict[str, Any]]]:
-    return [
-        (f"{method.upper()} {path}", item[method])
-        for path, item in PAGE["paths"].items()
+@pytest.fixture(scope="module")
+def page() -> dict[str, Any]:
+    return create_app(load_settings({})).openapi()
+
+
+@pytest.fixture(scope="module")
+def operations(page: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {
+        f"{method.upper()} {path}": item[method]
+        for path, item in page["paths"].items()
         for method in METHODS
         if method in item
-    ]
+    }
 
 
-OPERATIONS = operations()
+@pytest.fixture
+def operation(operations: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
+    return operations[name]
 
 
-def test_every_route_is_on_the_page() -> None:
+def test_every_route_is_on_the_page(operations: dict[str, dict[str, Any]]) -> None:
     named = {"DELETE /v1/jobs/{job_id}", "GET /healthz", "GET /metrics", "POST /v1/audio/transcriptions"}
-    page = [name for name, _ in OPERATIONS]
-    assert named <= set(page)
-    assert sorted(page) == sorted(name for _, name in DOCUMENTED)
+    assert named <= set(operations)
+    assert sorted(operations) == sorted(name for _, name in DOCUMENTED)
 
 
-@pytest.mark.parametrize(("name", "operation"), OPERATIONS, ids=[name for name, _ in OPERATIONS])
+@each_operation
 def test_every_answer_has_an_example(name: str, operation: dict[str, Any]) -> None:
     assert operation["summary"]
     assert operation["description"]
@@ -53,7 +60,7 @@ def test_every_answer_has_an_example(name: str, operation: dict[str, Any]) -> No
         assert content["schema"]
 
 
-@pytest.mark.parametrize(("name", "operation"), OPERATIONS, ids=[name for name, _ in OPERATIONS])
+@each_operation
 def test_errors_are_problems_and_never_the_frameworks_own(name: str, operation: dict[str, Any]) -> None:
     for status, answer in operation["responses"].items():
         if int(status) >= 400 and name not in {"GET /healthz", "GET /readyz"}:
@@ -66,8 +73,8 @@ def test_errors_are_problems_and_never_the_frameworks_own(name: str, operation: 
         assert operation["security"]
 
 
-def test_every_reference_leads_somewhere() -> None:
-    defined = set(PAGE["components"]["schemas"])
+def test_every_reference_leads_somewhere(page: dict[str, Any]) -> None:
+    defined = set(page["components"]["schemas"])
 
     def references(node: Any) -> list[str]:
         if isinstance(node, dict):
@@ -77,20 +84,22 @@ def test_every_reference_leads_somewhere() -> None:
             return [ref for value in node for ref in references(value)]
         return []
 
-    for reference in references(PAGE):
+    for reference in references(page):
         assert reference.startswith("#/components/schemas/"), reference
         assert reference.rpartition("/")[2] in defined, reference
     assert "HTTPValidationError" not in defined
 
 
-@pytest.mark.parametrize(("name", "operation"), OPERATIONS, ids=[name for name, _ in OPERATIONS])
-def test_examples_are_what_they_are_examples_of(name: str, operation: dict[str, Any]) -> None:
+@each_operation
+def test_examples_are_what_they_are_examples_of(
+    page: dict[str, Any], name: str, operation: dict[str, Any]
+) -> None:
     contents = [answer.get("content", {}) for answer in operation["responses"].values()]
     for content in (*contents, operation.get("requestBody", {}).get("content", {})):
         shown = content.get("application/json", {})
         examples = [each["value"] for each in shown.get("examples", {}).values()] or [shown.get("example")]
         for example in examples if shown else ():
-            jsonschema.validate(example, shown["schema"] | {"components": PAGE["components"]})
+            jsonschema.validate(example, shown["schema"] | {"components": page["components"]})
 
 
 def test_the_page_itself_is_served(http: Any) -> None:
