@@ -40,7 +40,8 @@ def number_of_jobs(stack: Stack) -> int:
         return int(tx.scalar(select(func.count()).select_from(jobs)) or 0)
 
 
-@pytest.mark.parametrize("kind", ["stack", pytest.param("embedded", marks=long)])
+@long
+@pytest.mark.parametrize("kind", ["stack", "embedded"])
 def test_two_apis_are_sent_the_same_uploads_at_once(request: pytest.FixtureRequest, kind: str) -> None:
     for each in (request.getfixturevalue("stack"), stack := request.getfixturevalue(kind)):
         each.stop_workers()  # they share a broker, and nobody is to take the messages

@@ -38,7 +38,7 @@ OF_A_JOB = (
     later("source.fetched"),
     later("save.begun"),
     "save.written",
-    "save.committed",
+    later("save.committed"),
     later("deliver.begun"),
     later("deliver.stored"),
     "finish.written",
@@ -187,7 +187,8 @@ def test_a_worker_killed_while_the_witness_listens(stack: Stack, point: str) -> 
     assert stack.job(job_id).words_without_evidence
 
 
-@pytest.mark.parametrize("model", ["default", later("sortformer")])
+@long
+@pytest.mark.parametrize("model", ["default", "sortformer"])
 def test_a_worker_killed_while_it_listens_for_speakers(stack: Stack, model: str) -> None:
     worker = stack.worker()
 
@@ -372,7 +373,8 @@ def test_a_worker_killed_while_it_writes_a_cancel(stack: Stack, point: str) -> N
     assert fault.repeated == 0
 
 
-@pytest.mark.parametrize("kind", ["stack", later("embedded")])
+@long
+@pytest.mark.parametrize("kind", ["stack", "embedded"])
 def test_sigterm_repeats_nothing(request: pytest.FixtureRequest, kind: str) -> None:
     stack: Stack = request.getfixturevalue(kind)
     worker = stack.worker()

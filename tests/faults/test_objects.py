@@ -55,6 +55,7 @@ def _no_rules_left(behind: Behind) -> Iterator[None]:
     behind.proxy.rules.clear()
 
 
+@long
 def test_a_worker_drains_although_every_source_drips(behind: Behind) -> None:
     stack = behind.stack
     worker = stack.worker()

@@ -71,9 +71,10 @@ def test_a_database_that_stops_three_times_for_longer_than_a_lease(
     assert (job.attempt, job.crashes) == (2, 1), "the kill alone, and the outages cost no attempt"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "others",
-    [pytest.param((), id="nobody else", marks=pytest.mark.long), pytest.param(("beta",), id="taken over")],
+    [pytest.param((), id="nobody else"), pytest.param(("beta",), id="taken over")],
 )
 def test_a_worker_frozen_three_times_for_longer_than_its_lease(stack: Stack, others: tuple[str, ...]) -> None:
     names = ("alpha", *others)

@@ -1,5 +1,5 @@
-"""The soak in small: the faults depend on the seed alone, repeats are counted, breaches are seen, and two
-minutes of a storm with a new seed hold."""
+"""The soak in small: the faults depend on the seed alone, repeats are counted, breaches are seen, and a
+minute of a storm with a new seed holds."""
 
 import hashlib
 import json
@@ -140,12 +140,12 @@ def test_repeats_on_a_device_that_died_stand_apart() -> None:
 
 
 @pytest.mark.timeout(900)
-def test_two_minutes_of_a_storm_hold(
+def test_a_minute_of_a_storm_holds(
     capsys: pytest.CaptureFixture[str], record_property: Callable[[str, object], None]
 ) -> None:
     seed = secrets.randbelow(1_000_000)
     record_property("drawn", f"seed {seed}")  # the processes that run tests in parallel print nothing
-    code = main(["--hours", str(2 / 60), "--seed", str(seed), "--rate", "1"])  # beside other tests
+    code = main(["--hours", str(1 / 60), "--seed", str(seed), "--rate", "1"])  # beside other tests
 
     output = capsys.readouterr().out
     assert code == 0, output

@@ -104,6 +104,7 @@ def test_a_zombie_about_to_deliver_writes_nothing_that_counts(stack: Stack) -> N
     assert fault.repeated == 0, "all chunks were saved"
 
 
+@long
 def test_a_worker_that_takes_its_own_job_back_does_not_hurt_itself(stack: Stack) -> None:
     stack.stop_workers()
     stack.worker()
