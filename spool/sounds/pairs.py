@@ -7,8 +7,8 @@ pairs are a matrix of bits, [PAIRS, width]: a row for each pair, a bit for each 
 highest bit. Plain numpy.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, Self, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,23 +24,9 @@ PAIRS = len(PHONES) ** 2
 MOST_PAIRS = 16
 """Of all ways to say a query: each takes time."""
 Bits = NDArray[np.uint8]
-A = TypeVar("A")
-B = TypeVar("B")
 _PIECE = 8192
 _RARE, _USUAL = 0.02, 0.08
 """Shares of all cells: a pair that is rarer counts three or two."""
-
-
-class Both(Protocol):
-    """Calls two functions."""
-
-    def __call__(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
-        """What both return."""
-
-
-def in_turn(first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
-    """The first one, then the second."""
-    return first(), second()
 
 
 def make_pairs(table: NDArray[np.uint8]) -> Bits:
@@ -73,23 +59,26 @@ def pairs_of_phones(phones: Pronunciation, most: int = MOST_PAIRS) -> list[int]:
     return list(dict.fromkeys(pairs))[:most]
 
 
-def best_cells(
-    rows: Sequence[Bits], most: int, open_cells: Bits | None = None, both: Both = in_turn
-) -> NDArray[np.int64]:
+def best_cells(rows: Sequence[Bits], most: int, open_cells: Bits | None = None) -> NDArray[np.int64]:
     """The `most` cells with the most of these rows, the rarer ones counting more; each has one at least. Rows
-    have one length, a multiple of eight bytes. open_cells: the only ones to look at. both: calls two
-    functions, perhaps at the same time."""
+    have one length, a multiple of eight bytes. open_cells: the only ones to look at."""
     if not rows or not len(rows[0]):
         return np.zeros(0, np.int64)
     whole = [row.view(np.uint64) for row in rows]
     weights = [_weight(_count(row) / (64 * len(row))) for row in whole]
-    allowed = None if open_cells is None else open_cells.view(np.uint64)
-    length, middle = len(whole[0]), len(whole[0]) // 2
-    one, other = both(
-        lambda: _candidates(whole, weights, range(middle), most, allowed),
-        lambda: _candidates(whole, weights, range(middle, length), most, allowed),
-    )
-    found = one.join(other)
+    found, least, room = _Words.of(0, _add_up([row[:0] for row in whole], weights), whole[0][:0]), 1, 4 * most
+    # In pieces that stay in a core's cache, each of which leaves the few cells that may be among the best.
+    for begin in range(0, len(whole[0]), _PIECE):
+        piece = slice(begin, begin + _PIECE)
+        sums = _add_up([row[piece] for row in whole], weights)
+        cells = _at_least(sums, least)
+        if open_cells is not None:
+            cells &= open_cells.view(np.uint64)[piece]
+        found = found.join(_Words.of(begin, sums, cells))
+        if len(found.numbers) > room:
+            least = max(_split(found, most)[0], 1)
+            found = found.narrow(_at_least(found.sums, least))
+            room = max(room, 2 * len(found.numbers))
     least, more, equal = _split(found, most)
     sure = _cells_of(found.numbers, more)
     if least == 0 or len(sure) >= most:
@@ -98,30 +87,6 @@ def best_cells(
     tied = _cells_of(found.numbers, equal)
     free = most - len(sure)
     return np.sort(np.append(sure, tied[np.linspace(0, len(tied) - 1, min(free, len(tied))).astype(np.intp)]))
-
-
-def _candidates(
-    rows: Sequence[NDArray[np.uint64]],
-    weights: Sequence[int],
-    span: range,
-    most: int,
-    open_cells: NDArray[np.uint64] | None,
-) -> "_Words":
-    """The words of this span that may have one of the `most` best cells."""
-    found, least, room = _Words.of(0, _add_up([row[:0] for row in rows], weights), rows[0][:0]), 1, 4 * most
-    # In pieces that stay in a core's cache, each of which leaves the few cells that may be among the best.
-    for begin in span[::_PIECE]:
-        piece = slice(begin, min(begin + _PIECE, span.stop))
-        sums = _add_up([row[piece] for row in rows], weights)
-        cells = _at_least(sums, least)
-        if open_cells is not None:
-            cells &= open_cells[piece]
-        found = found.join(_Words.of(begin, sums, cells))
-        if len(found.numbers) > room:
-            least = max(_split(found, most)[0], 1)
-            found = found.narrow(_at_least(found.sums, least))
-            room = max(room, 2 * len(found.numbers))
-    return found
 
 
 class _Words(NamedTuple):

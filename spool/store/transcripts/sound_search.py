@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Row, Select, exists, func, select, text
+from sqlalchemy import ColumnElement, Connection, LargeBinary, Row, Select, cast, exists, func, select, text
 
 from spool.domain.archive.closures import ClosedParts
 from spool.domain.archive.passages import Passage
 from spool.domain.jobs import Job, JobState
 from spool.sounds.blocks import FRAMES, KeptFrames, open_blocks
 from spool.sounds.lexicon import Pronunciation
-from spool.sounds.pairs import CELL, MOST_PAIRS, Bits, Both, best_cells, pairs_of_phones
+from spool.sounds.pairs import CELL, MOST_PAIRS, Bits, best_cells, pairs_of_phones
 from spool.sounds.phones import FRAME_SECONDS, SILENCE
 from spool.sounds.queries import SoundQuery
 from spool.sounds.spotting import Costs, score_phones, spot_phones
@@ -102,8 +102,10 @@ def search_sounds(
     share = MOST_PAIRS // len(query.ways)
     ways = [pairs_of_phones(way, share) for way in query.ways]
     with two_threads(tx) as threads:
-        rows, (hours, without) = index.read(threads, {pair for pairs in ways for pair in pairs})
-        cells = index.find(rows, ways, CANDIDATES, threads.both)
+        rows = index.read(threads, {pair for pairs in ways for pair in pairs})
+        cells, (hours, without) = threads.both(
+            lambda: index.find(rows, ways, CANDIDATES), lambda: index.measure(threads.second)
+        )
         phones = {phone for way in query.ways for phone in way}
         candidates, costs, damaged = _load_candidates(threads, index, cells, phones)
     found = _rank_places(candidates, costs, query.ways, limit)
@@ -132,7 +134,7 @@ class _Index:
         self._width: int = starts[-1]
         self._padded = -(-self._width // 8) * 8
 
-    def _measure(self, tx: Connection) -> tuple[float, int]:
+    def measure(self, tx: Connection) -> tuple[float, int]:
         """Hours that are searched, and transcripts that cannot be."""
         c = sound_recordings.c
         widths = select(func.coalesce(func.sum(c.width), 0)).where(*self._conditions())
@@ -144,8 +146,8 @@ class _Index:
         hours = (tx.scalar(widths) or 0) * 8 * CELL * FRAME_SECONDS / 3600
         return hours, tx.scalar(without) or 0
 
-    def read(self, threads: TwoThreads, pairs: Collection[int]) -> tuple[dict[int, Bits], tuple[float, int]]:
-        """The whole row of each of these pairs; hours that are searched, and transcripts that cannot be."""
+    def read(self, threads: TwoThreads, pairs: Collection[int]) -> dict[int, Bits]:
+        """The whole row of each of these pairs."""
         own = sorted(pairs)
         rows = dict(zip(own, np.zeros((len(own), self._padded), np.uint8), strict=True))
 
@@ -153,29 +155,30 @@ class _Index:
             self._read_packed(tx, {pair: rows[pair] for pair in own[half]})
             self._read_loose(self._loose[half], rows)
 
-        def read_and_measure(tx: Connection) -> tuple[float, int]:
-            read(tx, slice(1, None, 2))
-            return self._measure(tx)
-
-        _, size = threads.both(
-            lambda: read(threads.first, slice(0, None, 2)), lambda: read_and_measure(threads.second)
+        threads.both(
+            lambda: read(threads.first, slice(0, None, 2)), lambda: read(threads.second, slice(1, None, 2))
         )
-        return rows, size
+        return rows
 
     def _read_packed(self, tx: Connection, rows: Mapping[int, Bits]) -> None:
         """Write what segments have into the rows of these pairs."""
+        if not self._starts:
+            return
         c = sound_pairs.c
         own = select(sound_segments.c.id)
         if self._project is not None:
             own = own.where(sound_segments.c.project == self._project)
-        if not self._starts:
-            return
         asked = select(c.pair, c.segment, c.bits).where(c.pair.in_(rows), c.segment.in_(own))
+        if tx.dialect.name == "sqlite":
+            asked = _whole_pairs(asked)
         for some in tx.execute(asked, execution_options={BINARY: True}).partitions(_ROWS):
-            for pair, segment, bits in some:
-                if segment in self._starts:  # else it was packed since
-                    at = self._starts[segment]
-                    rows[pair][at : at + len(bits)] = np.frombuffer(bits, np.uint8)
+            for pair, segments, bits in some:
+                part = np.frombuffer(bits, np.uint8)
+                for segment, width in _pieces(segments, len(part)):
+                    if segment in self._starts:  # else it was packed since
+                        at = self._starts[segment]
+                        rows[pair][at : at + width] = part[:width]
+                    part = part[width:]
 
     @staticmethod
     def _read_loose(loose: Sequence[tuple[int, Row[Any]]], rows: Mapping[int, Bits]) -> None:
@@ -185,12 +188,10 @@ class _Index:
             for pair, row in rows.items():
                 row[at : at + channel.width] = matrix[pair]
 
-    def find(
-        self, rows: Mapping[int, Bits], ways: Sequence[Sequence[int]], most: int, both: Both
-    ) -> NDArray[np.int64]:
+    def find(self, rows: Mapping[int, Bits], ways: Sequence[Sequence[int]], most: int) -> NDArray[np.int64]:
         """The cells with the most pairs of any of these ways to say the query, `most` for all."""
         mask = self._mask() if self._narrowed else None
-        found = [best_cells([rows[pair] for pair in pairs], most // len(ways), mask, both) for pairs in ways]
+        found = [best_cells([rows[pair] for pair in pairs], most // len(ways), mask) for pairs in ways]
         return np.unique(np.concatenate(found))
 
     def _mask(self) -> Bits:
@@ -237,6 +238,23 @@ class _Index:
                 owners.append((row.job_id, row.channel))
                 numbers.append(cell - 8 * first)
         return _Cells(owners, np.array(numbers, np.int64))
+
+
+def _whole_pairs(asked: Select[Any]) -> Select[Any]:
+    """For SQLite, which returns all that a pair has in one row within a single call, in which the other
+    thread may run: pair, numbers and lengths of the segments, and their bits."""
+    c = asked.subquery().c
+    lengths = func.group_concat(c.segment.concat(":").concat(func.length(c.bits)))
+    bits = cast(func.group_concat(c.bits, ""), LargeBinary)
+    return select(c.pair, lengths, bits).group_by(c.pair)
+
+
+def _pieces(segments: int | str, width: int) -> list[tuple[int, int]]:
+    """Number and length of each segment in a row."""
+    if isinstance(segments, int):
+        return [(segments, width)]
+    pieces = (piece.split(":") for piece in segments.split(","))
+    return [(int(segment), int(own)) for segment, own in pieces]
 
 
 # Joined with a parameter, since SQLite would scan a table for a list of tuples.
@@ -289,6 +307,8 @@ def _load_candidates(
         named = index.name(tx, own)
         return named, *_load_windows(tx, named, phones)
 
+    if threads.first.dialect.name == "sqlite":  # nothing to wait for but the interpreter, one at a time
+        return load(threads.first, cells)
     middle = len(cells) // 2
     (one, costs, damaged), (other, more_costs, more_damaged) = threads.both(
         lambda: load(threads.first, cells[:middle]), lambda: load(threads.second, cells[middle:])
