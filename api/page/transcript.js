@@ -81,8 +81,9 @@ export function showTranscript(root, job, places, from = null) {
 
 async function transcriptView(root, job, places, from, again, show) {
   const closed = places.opened ? "?closed=true" : "";
+  const asking = ask(`/v1/jobs/${job.id}/transcript${closed}`); // before the sound: reading comes first
   const asked = audioLink(job.id, closed);
-  const answer = await ask(`/v1/jobs/${job.id}/transcript${closed}`);
+  const answer = await asking;
   const seen = Number(answer.headers.get("X-Spool-Revision"));
   const page = h("div", { class: "transcript", tabindex: "0", role: "group", "aria-label": "Transcript. Press ? for its keys." });
   let early = null;
