@@ -104,6 +104,7 @@ def stop(page: Page) -> str:
     return str(link.get_attribute("href")).rpartition("/")[2]
 
 
+@pytest.mark.long  # end_to_end/test_live.py kills an API, and the test below takes it from the page
 def test_a_session_outlives_the_death_of_its_api(page: Page, fleet: LiveFleet) -> None:
     port = str(httpx.URL(fleet.url).port)
     listen(page)

@@ -31,7 +31,7 @@ from tests.api.openapi.story import REEL
 # cancels a job and does not take it away. Tokens are a question of `test_refusals`: this API asks for none.
 EXCLUDED = [positive_data_acceptance, use_after_free, ignored_auth]
 BOUNDED = hypothesis.settings(
-    max_examples=4,
+    max_examples=3,
     derandomize=True,
     database=None,
     deadline=None,

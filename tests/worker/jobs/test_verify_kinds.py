@@ -144,7 +144,7 @@ def heard(live: WorkerHarness, rate: int, channels: int) -> tuple[Statement, Aga
     return statement, lambda stated: verify(stated, options, path, "1", 1, model=MODELS["stream"])
 
 
-@pytest.mark.parametrize(("rate", "channels"), [(16_000, 1), (44_100, 2)])
+@pytest.mark.parametrize(("rate", "channels"), [pytest.param(16_000, 1, marks=pytest.mark.long), (44_100, 2)])
 def test_a_live_session_is_heard_again_from_its_recording(
     live: WorkerHarness, monkeypatch: pytest.MonkeyPatch, rate: int, channels: int
 ) -> None:

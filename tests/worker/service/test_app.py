@@ -101,6 +101,7 @@ def test_sigterm_hands_back_at_a_saved_chunk_and_repeats_nothing(
     assert fleet.billed_ns() == sum(row.engine_busy_ns for row in fleet.workers())
 
 
+@pytest.mark.long  # tests/faults/test_kill.py has one of them in the quick selection
 def test_after_kill_9_another_worker_goes_on_from_the_saved_chunks(
     make_fleet: Callable[..., Fleet], tmp_path: Path
 ) -> None:

@@ -42,7 +42,7 @@ SICK = {
 @pytest.mark.parametrize(
     "illness",
     [
-        "the model raises on every batch",
+        pytest.param("the model raises on every batch", marks=pytest.mark.long),
         pytest.param("the model's folder is missing", marks=pytest.mark.long),
         "the weights give NaN",
     ],
