@@ -19,7 +19,9 @@ from spool.planning.shapes import Shape
 from spool.planning.throughput import ASSUMED_EFFICIENCY, Pace, RooflinePace, Run, fit
 
 LEDGER_SECONDS = 600.0
-"""Audio that a measurement of the ledger rests on at least."""
+"""Audio from which a measurement of the ledger is a good one."""
+LEAST_SECONDS = 30.0
+"""Audio from which it is better than no answer about this machine."""
 UNIT = Chip("unit", 1, 1.0, 1e6)
 
 
@@ -92,12 +94,13 @@ def _this_machine(count: int, shape: Shape, known: Known) -> Machine:
     if known.calibration is not None:
         pace, name = known.calibration.pace(shape), known.calibration.chip
     else:
-        measured = _best_measurement(known.ledger, shape, None)
+        measured = _best_measurement(known.ledger, shape, None, LEAST_SECONDS)
         if measured is None:
             raise InvalidRequest(
-                "Nothing is known of this machine yet: `spool-worker bench --calibrate --json > this.json` "
-                f"measures it, --calibration this.json uses that. The ledger has less than "
-                f"{LEDGER_SECONDS:.0f} s of audio with the model {shape.name}."
+                f"This machine has not been measured yet: the ledger has less than {LEAST_SECONDS:.0f} s of "
+                f"audio with the model {shape.name}. Transcribe a recording first. Or measure it with "
+                "`spool-worker bench --calibrate --json > this.json`, then add --calibration this.json. Or "
+                "name its chip, for example --fleet M4."
             )
         pace, name, job_share = _fit_ledger(UNIT, shape, measured), measured.chip, 1.0
     title = f"{THIS_MACHINE} ({name})"
@@ -115,20 +118,22 @@ def _of_chip(count: int, name: str, shape: Shape, ownership: Ownership, known: K
         pace = RooflinePace(
             chip, known.efficiency, f"{known.efficiency:.0%} of the chip's roofline, as given"
         )
-    elif (measured := _best_measurement(known.ledger, shape, chip)) is not None:
+    elif (measured := _best_measurement(known.ledger, shape, chip, LEDGER_SECONDS)) is not None:
         pace, job_share = _fit_ledger(chip, shape, measured), 1.0
     else:
         pace = RooflinePace(chip, ASSUMED_EFFICIENCY)
     return Machine(chip.name, count, pace, ownership.per_hour(chip), chip.watts, chip.notes, job_share)
 
 
-def _best_measurement(ledger: Sequence[Measured], shape: Shape, chip: Chip | None) -> Measured | None:
+def _best_measurement(
+    ledger: Sequence[Measured], shape: Shape, chip: Chip | None, least_seconds: float
+) -> Measured | None:
     """The measurement of this model, on this chip if one is given, that has the most audio."""
     usable = (
         item
         for item in ledger
         if item.model == shape.name
-        and item.audio_seconds >= LEDGER_SECONDS
+        and item.audio_seconds >= least_seconds
         and item.engine_seconds > 0
         and (chip is None or chip_named(item.chip) == chip)
     )
@@ -139,6 +144,9 @@ def _fit_ledger(chip: Chip, shape: Shape, measured: Measured) -> Pace:
     """The share of the chip's roofline at which the model takes as long as the ledger says."""
     batch = Batch(CHUNK_SECONDS, 16, measured.decoder, measured.beam)
     rtfx = measured.audio_seconds / measured.engine_seconds
-    hours = measured.audio_seconds / 3600
-    basis = f"RTFx {rtfx:.0f} over {hours:.1f} h of audio in the ledger ({measured.chip})"
+    minutes = measured.audio_seconds / 60
+    audio = f"{minutes / 60:.1f} h" if minutes >= 60 else f"{minutes:.0f} min"
+    if measured.audio_seconds < LEDGER_SECONDS:
+        audio = f"only {measured.audio_seconds:.0f} s"
+    basis = f"RTFx {rtfx:.0f} over {audio} of audio in the ledger ({measured.chip})"
     return RooflinePace(chip, rtfx / cap(shape, chip, batch), basis)

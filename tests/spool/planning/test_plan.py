@@ -156,6 +156,13 @@ def test_the_ledger_goes_before_what_is_assumed() -> None:
 def test_this_machine_has_to_have_been_measured(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="--calibrate"):
         build_fleet("this machine", LARGE, Ownership(), Known())
+    short = [Measured("Some CPU", LARGE.name, 20, 10)]
+    with pytest.raises(InvalidRequest, match="less than 30 s of audio"):
+        build_fleet("this machine", LARGE, Ownership(), Known(ledger=short))
+    little = [Measured("Some CPU", LARGE.name, 45, 15)]
+    (machine,) = build_fleet("this machine", LARGE, Ownership(), Known(ledger=little))
+    assert make_plan(workload(), [machine]).rtfx == pytest.approx(3, rel=0.05)
+    assert machine.pace.basis == "RTFx 3 over only 45 s of audio in the ledger (Some CPU)"
     ledger = [Measured("Some CPU", LARGE.name, 7200, 3600)]
     (machine,) = build_fleet("this machine", LARGE, Ownership(), Known(ledger=ledger, price_per_hour=0.1))
     assert make_plan(workload(), [machine]).rtfx == pytest.approx(2, rel=0.05)
