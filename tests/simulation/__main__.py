@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 import time
 
@@ -47,6 +48,7 @@ def main() -> int:
         older=asked.older,
         stop_at_first=asked.stop_at_first,
     )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a server of the run's own ends, too
     try:
         ending = run(plan, print if asked.show else None)
     except NoSuchVersion as error:

@@ -57,8 +57,9 @@ class WorkerContext:
         return seconds if self.draining.is_set() else max(seconds, OUTAGE_SECONDS)
 
     def resting(self) -> bool:
-        """Whether this worker takes no jobs now."""
-        return self.rests_because() is not None
+        """Whether this worker takes no jobs now, for what `rests_because` says, or since its engine has just
+        stopped, which its supervisor will note."""
+        return self.rests_because() is not None or self.engine.stopped is not None
 
     def rests_because(self) -> str | None:
         """Why the worker takes no jobs, as text for a log; None while it does."""

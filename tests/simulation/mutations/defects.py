@@ -5,13 +5,16 @@ Each breaks a law of `docs/design.md` in a state that only faults and interleavi
 
 from typing import NamedTuple
 
+from tests.simulation.database import DATABASES
+
 
 class Defect(NamedTuple):
-    """In the text of `module`, `before` becomes `after`."""
+    """In the text of `module`, `before` becomes `after`. `database`: where it does harm."""
 
     module: str
     before: str
     after: str
+    database: str = DATABASES[0]
 
 
 _LEASES = "spool.store.queue.leases"
@@ -185,5 +188,15 @@ DEFECTS: dict[str, Defect] = {
     ),
     "gate-left-open": Defect(
         "worker.jobs.claim", "            context.job_gate.leave()\n", "            pass\n"
+    ),
+    # Rows that nothing but PostgreSQL has to lock.
+    "quota-row-not-locked": Defect(
+        "spool.store.queue.quotas", "own.with_for_update(skip_locked=not wait)", "own", "postgresql"
+    ),
+    "claim-not-locked-for-a-chunk": Defect(
+        _LEASES, "where(fence(claim)).with_for_update()).one", "where(fence(claim))).one", "postgresql"
+    ),
+    "taken-back-without-a-lock": Defect(
+        _CRASHES, "        .with_for_update(of=jobs, skip_locked=most is not None)\n", "", "postgresql"
     ),
 }

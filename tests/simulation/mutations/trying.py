@@ -54,7 +54,7 @@ def try_all(first: int, names: list[str] | None = None) -> int:
 def _try(name: str, seeds: Sequence[int]) -> Trial:
     began, law, seed = time.monotonic(), "", 0
     for seed in seeds:
-        law = _find_law(seed, ["--mutation", name])
+        law = _find_law(seed, ["--mutation", name, "--database", DEFECTS[name].database])
         if law:
             break
     return Trial(name, seed, time.monotonic() - began, law)
