@@ -6,7 +6,8 @@ from typing import BinaryIO, cast
 
 from api.auth.sight import View
 from api.problems import Problem
-from api.recordings.samples import CannotCut, Samples, Silence, open_samples
+from api.recordings.sample_format import CannotCut
+from api.recordings.samples import Samples, Silence, open_samples
 from api.recordings.source import Readable, Recording, RecordingFile
 from api.recordings.wav_file import WavFile
 from api.services import Services

@@ -1,5 +1,5 @@
 """The samples of a recording, any stretch of them: those of plain WAV files as they are, others decoded by
-libsndfile.
+libsndfile, and what that does not read by a worker's reader.
 
 Nothing is held but a block. A decoder that disagrees with the worker about a recording's length could
 disagree about its times too, and give out what is closed: such recordings are refused.
@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, cast
 
-from api.problems import Problem
+from api.recordings.sample_format import FLOAT, PCM, CannotCut, SampleFormat
 from api.recordings.source import Readable, RecordingFile
-from spool.recordings.silence import Layout
+from api.recordings.worker_samples import open_with_worker
 from spool.recordings.wav_header import WavHeader, read_wav_header
 
 if TYPE_CHECKING:
@@ -23,31 +23,7 @@ _SLACK = 0.1
 _INEXACT = frozenset({"MP3", "GSM610"})
 """Of which libsndfile does not find a frame exactly: they are decoded from the beginning."""
 _SILENCE_RATE = 16_000
-PCM, FLOAT = 1, 3
-
-
-class CannotCut(Problem):
-    """The recording's samples cannot be told apart here."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(409, "cannot_cut", reason)
-
-
-@dataclass(frozen=True, slots=True)
-class SampleFormat:
-    """How samples are written in a WAV file: by its tag, channels, rate and bits."""
-
-    tag: int
-    channels: int
-    rate: int
-    bits: int
-    frame: int
-    """Bytes of a sample of all channels."""
-
-    @property
-    def layout(self) -> Layout:
-        """How they lie in the file."""
-        return Layout(self.rate, self.frame, self.bits)
+_SILENT = SampleFormat(PCM, 1, _SILENCE_RATE, 16, 2)
 
 
 class Samples(Protocol):
@@ -70,7 +46,7 @@ class Silence:
     """As much silence as a recording is long: what there is to hear of one that is closed whole."""
 
     seconds: float
-    format: SampleFormat = SampleFormat(PCM, 1, _SILENCE_RATE, 16, 2)
+    format: SampleFormat = _SILENT
     margin: float = 0.0
 
     @property
@@ -211,10 +187,7 @@ def open_samples(recording: Readable, name: str, seconds: float | None) -> Sampl
     try:
         sound = _open(RecordingFile(recording))
     except CannotCut:
-        raise CannotCut(
-            f"{name}: libsndfile, with which the API cuts recordings, does not read this format. It reads "
-            "WAV, FLAC, Ogg, MP3, AIFF, CAF and AU."
-        ) from None
+        return open_with_worker(recording, name, seconds)
     with sound:
         rate, frames = int(sound.samplerate), int(sound.frames)
         if rate <= 0 or abs(frames / rate - seconds) > _SLACK:
