@@ -267,6 +267,7 @@ class World:
             ),
             ("worker.app", "object_store"): lambda _: SimulatedStore(edges.objects, product),
             ("worker.app", "LiveIntake"): _NoLiveSessions,
+            ("worker.app", "DRAIN_SIGNALS"): (),  # they are for the process that all are in
             ("worker.jobs.lease", "_STARTS"): _LeaseStarts(scheduler, lease._Starts),
             ("spool.background.outbox_relay", "queue_depth"): edges.broker.queue_depth,
             ("spool.background.outbox_relay", "send_hints"): edges.broker.send_hints,
