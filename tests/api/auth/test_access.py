@@ -29,7 +29,7 @@ from spool.tables.uploads import NewUpload
 from tests.api.auth.keys import BOTH, admin_key, bearer, get, new_key, post
 
 # Pages that describe the API and hold nothing of anybody.
-PAGES = {"GET /openapi.json", "ANY /docs", "ANY /page"}
+PAGES = {"GET /openapi.json", "ANY /docs", "GET /page/{name}"}
 OUR_KEY = r"jobs/job_[0-9A-Z]{26}/(source|transcript\.1\.json)|language-models/[0-9a-f]{64}\.arpa"
 STRANGERS = ("none", "garbage", "unknown", "revoked", "expired")
 SECRET = "the minister's tapes"
