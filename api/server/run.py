@@ -99,7 +99,7 @@ def serve(settings: Settings, announce: Path | None = None) -> None:
     keep_private(settings.home)
     refuse_without_opentelemetry(settings.otlp_endpoint)
     _refuse_without_grpc(settings)
-    listener = _bind(settings.api_host, settings.api_port)
+    listener = bind(settings.api_host, settings.api_port)
     url = _url(settings.api_host, listener)
     configure_logs(settings.log_json)
     with ExitStack() as stack:
@@ -204,10 +204,11 @@ def _refuse_without_grpc(settings: Settings) -> None:
         raise SettingsError(
             "SPOOL_GRPC_PORT is set, but gRPC is not installed: pip install 'spool-transcribe[grpc]'."
         )
-    _bind(settings.api_host, settings.grpc_port).close()
+    bind(settings.api_host, settings.grpc_port).close()
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
+    """The socket to listen on. Raises SettingsError where the address is not to be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio turns off Nagle's algorithm only if TCP is named; with it, the body of an answer would wait some
     # 40 ms for the client to acknowledge the headers.

@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from api.app import create_app
 from api.middleware.slow_requests import WebSocketProtocol
+from api.server.run import bind
 from api.services import Services
 from ops.testbed.waiting import until
 from spool.broker.celery_app import queue_depth
@@ -212,8 +213,8 @@ class Running:
 def start(settings: Settings, **serving: Any) -> Running:
     app = create_app(settings)
     given = {"ws": WebSocketProtocol, **serving}
-    config = uvicorn.Config(app, port=0, log_config=None, access_log=False, **given)
-    listener = config.bind_socket()
+    config = uvicorn.Config(app, log_config=None, access_log=False, **given)
+    listener = bind("127.0.0.1", 0)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()

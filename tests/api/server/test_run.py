@@ -19,7 +19,7 @@ import pytest
 
 import migrations
 from api.local.token import local_token
-from api.server.run import _bind
+from api.server.run import bind
 from ops.testbed.waiting import until
 from spool.objects import FolderStore
 from tests.api.cli.commands import ROOT
@@ -200,7 +200,7 @@ def test_answers_do_not_wait_for_the_client_to_acknowledge_their_headers() -> No
         writer.close()
 
     async def ask() -> int:
-        listener = _bind("127.0.0.1", 0)
+        listener = bind("127.0.0.1", 0)
         async with await asyncio.start_server(connected, sock=listener):
             _, writer = await asyncio.open_connection(*listener.getsockname())
             no_delay = await delays.get()
