@@ -1,46 +1,34 @@
 // Routes the address to a view. A view draws once and may return { refresh, leave, live }: `live` is an event stream
 // that signals when to refresh.
 
-import { showBatch, showBatches } from "./batches.js";
-import { showCosts } from "./costs.js";
 import { h, notice } from "./dom.js";
 import { Problem } from "./http.js";
-import { showJob } from "./job.js";
-import { showJobs } from "./jobs.js";
-import { showGlossaries, showGlossary } from "./glossaries.js";
-import { showListen } from "./listen.js";
 import { stayLive } from "./live.js";
-import { showHome } from "./home.js";
-import { showReview } from "./review.js";
-import { showSearch } from "./search.js";
-import { showSource, showSources } from "./sources.js";
-import { listenForDrops, showSubmit } from "./submit.js";
-import { showSystem } from "./system.js";
-import { showBatchDiff, showDiff } from "./versions.js";
+import { listenForDrops } from "./submit.js";
 
 const REFRESH_MS = 2000;
 const ANSWER_MS = 6000; // a server that answers later than this is said not to answer
 const CALM_BEATS = 5; // with a live stream, what events do not carry (such as the time left) is polled less often
 const [ARCHIVE, SEARCH, REVIEW, SUBMIT, LIVE, SYSTEM] = ["#/", "#/search", "#/review", "#/submit", "#/live", "#/system"];
-// Each address with its view, its title, and where it belongs in the navigation.
+// Each address with its view, its title, and where it belongs in the navigation. A view is loaded when it is shown.
 const VIEWS = [
-  [/^\/$/, showHome, "Archive", ARCHIVE],
-  [/^\/jobs$/, showJobs, "Recordings", ARCHIVE],
-  [/^\/jobs\/(\w+)$/, showJob, "Recording", ARCHIVE],
-  [/^\/jobs\/(\w+)\/diff\/(\w+)$/, showDiff, "Versions", ARCHIVE],
-  [/^\/batches\/(\w+)$/, showBatch, "Batch", ARCHIVE],
-  [/^\/batches\/(\w+)\/diff$/, showBatchDiff, "Versions", ARCHIVE],
-  [/^\/glossaries$/, showGlossaries, "Glossaries", ARCHIVE],
-  [/^\/glossaries\/([\w.@-]+)$/, showGlossary, "Glossary", ARCHIVE],
-  [/^\/search$/, showSearch, "Search", SEARCH],
-  [/^\/review$/, showReview, "Review", REVIEW],
-  [/^\/submit$/, showSubmit, "Submit", SUBMIT],
-  [/^\/(?:live|listen)$/, showListen, "Live", LIVE],
-  [/^\/system$/, showSystem, "System", SYSTEM],
-  [/^\/batches$/, showBatches, "Batches", ARCHIVE],
-  [/^\/sources$/, showSources, "Watched folders", SYSTEM],
-  [/^\/sources\/(\w+)$/, showSource, "Watched folder", SYSTEM],
-  [/^\/costs$/, showCosts, "Costs", SYSTEM],
+  [/^\/$/, "./home.js", "showHome", "Archive", ARCHIVE],
+  [/^\/jobs$/, "./jobs.js", "showJobs", "Recordings", ARCHIVE],
+  [/^\/jobs\/(\w+)$/, "./job.js", "showJob", "Recording", ARCHIVE],
+  [/^\/jobs\/(\w+)\/diff\/(\w+)$/, "./versions.js", "showDiff", "Versions", ARCHIVE],
+  [/^\/batches\/(\w+)$/, "./batches.js", "showBatch", "Batch", ARCHIVE],
+  [/^\/batches\/(\w+)\/diff$/, "./versions.js", "showBatchDiff", "Versions", ARCHIVE],
+  [/^\/glossaries$/, "./glossaries.js", "showGlossaries", "Glossaries", ARCHIVE],
+  [/^\/glossaries\/([\w.@-]+)$/, "./glossaries.js", "showGlossary", "Glossary", ARCHIVE],
+  [/^\/search$/, "./search.js", "showSearch", "Search", SEARCH],
+  [/^\/review$/, "./review.js", "showReview", "Review", REVIEW],
+  [/^\/submit$/, "./submit.js", "showSubmit", "Submit", SUBMIT],
+  [/^\/(?:live|listen)$/, "./listen.js", "showListen", "Live", LIVE],
+  [/^\/system$/, "./system.js", "showSystem", "System", SYSTEM],
+  [/^\/batches$/, "./batches.js", "showBatches", "Batches", ARCHIVE],
+  [/^\/sources$/, "./sources.js", "showSources", "Watched folders", SYSTEM],
+  [/^\/sources\/(\w+)$/, "./sources.js", "showSource", "Watched folder", SYSTEM],
+  [/^\/costs$/, "./costs.js", "showCosts", "Costs", SYSTEM],
 ];
 
 const main = document.getElementById("main");
@@ -58,7 +46,7 @@ async function draw(moved) {
   const [path, query = ""] = (location.hash.slice(1) || "/").split("?");
   const route = VIEWS.map(([pattern, ...view]) => [pattern.exec(path), ...view]).find(([match]) => match);
   for (const link of document.querySelectorAll(".bar nav a")) {
-    if (link.hash === route?.[3]) link.setAttribute("aria-current", link.hash.slice(1) === path ? "page" : "true");
+    if (link.hash === route?.[4]) link.setAttribute("aria-current", link.hash.slice(1) === path ? "page" : "true");
     else link.removeAttribute("aria-current");
   }
   document.getElementById("find").hidden = path === "/search";
@@ -66,11 +54,11 @@ async function draw(moved) {
     main.replaceChildren(h("h1", {}, "Page not found"), h("a", { href: "#/" }, "Go to the archive"));
     return;
   }
-  const [match, show, title] = route;
+  const [match, module, name, title] = route;
   document.title = path === "/" ? "Spool" : `${title} · Spool`;
   const root = h("div");
   try {
-    const shown = await show(root, ...match.slice(1), new URLSearchParams(query));
+    const shown = await (await import(module))[name](root, ...match.slice(1), new URLSearchParams(query));
     if (drawing !== drawn) return shown?.leave?.();
     view = shown ?? null;
     if (view?.title) document.title = `${view.title} · Spool`;

@@ -2,18 +2,10 @@
 // The key is kept in this tab only (sessionStorage) and is never part of an address that is sent.
 
 import { h } from "./dom.js";
+import { request, saveKey, savedKey, takeEarly } from "./early.js";
 
-const STORED = "spool-key";
+export { savedKey };
 let asking = null;
-
-// `spool up` prints an address that ends in #token=…: the token is kept and leaves the address at once.
-const token = /^#token=([\w-]+)$/.exec(location.hash);
-if (token) {
-  sessionStorage.setItem(STORED, token[1]);
-  history.replaceState(null, "", location.pathname + location.search);
-}
-
-export const savedKey = () => sessionStorage.getItem(STORED);
 
 export class Problem extends Error {
   constructor(status, body) {
@@ -24,13 +16,9 @@ export class Problem extends Error {
   }
 }
 
-function headers(more = {}) {
-  const key = savedKey();
-  return key ? { ...more, Authorization: `Bearer ${key}` } : more;
-}
-
 export async function ask(path, options = {}) {
-  const response = await fetch(path, { ...options, headers: headers(options.headers), cache: "no-store" });
+  const early = options.method ? null : await takeEarly(path);
+  const response = early ?? (await request(path, options));
   if (response.status === 401) {
     const { detail } = await response.json().catch(() => ({}));
     await askForKey(savedKey() ? detail : null);
@@ -87,7 +75,7 @@ export function upload(file, request, progressed) {
     form.append("file", file, file.name);
     const sending = new XMLHttpRequest();
     sending.open("POST", "/v1/jobs");
-    for (const [name, value] of Object.entries(headers())) sending.setRequestHeader(name, value);
+    if (savedKey()) sending.setRequestHeader("Authorization", `Bearer ${savedKey()}`);
     sending.upload.onprogress = (event) => progressed(Math.min(event.loaded, file.size));
     sending.onload = () => {
       let body = {};
@@ -113,7 +101,7 @@ function askForKey(refused) {
         h("div", { class: "row" }, h("button", { class: "primary" }, "Continue"))));
     dialog.addEventListener("cancel", (event) => event.preventDefault());
     dialog.addEventListener("close", () => {
-      sessionStorage.setItem(STORED, input.value.replace(/[^\x21-\x7e]/g, ""));
+      saveKey(input.value.replace(/[^\x21-\x7e]/g, ""));
       dialog.remove();
       asking = null;
       resolve();

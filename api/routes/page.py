@@ -29,7 +29,7 @@ _POLICY = (
     "media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _KINDS = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_IMPORT = re.compile(r'^(?:import|export) [^;]*from "\./(\w+\.js)";', re.MULTILINE)
+_MODULE = re.compile(r'"\./(\w+\.js)"')
 # Swagger UI styles its elements inline and uses images from its style sheet.
 _DOCS_POLICY = _POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'").replace(
     "img-src 'self'", "img-src 'self' data:"
@@ -103,12 +103,17 @@ class _Swagger(StaticFiles):
 
 @cache
 def _preloads() -> str:
-    """Links to every module that the page imports. Without them a browser learns of a module only once it has
-    read the one that imports it."""
-    names = ["app.js"]
-    for name in names:
-        found = _IMPORT.findall(_files()[name].content.decode())
-        names += [each for each in dict.fromkeys(found) if each not in names]
+    """Links to every module of the page, each before those that only later ones need. Without them a browser
+    learns of a module only once it has read the one that names it."""
+    names: list[str] = []
+
+    def add(name: str) -> None:
+        if name not in names:
+            names.append(name)
+            for each in _MODULE.findall(_files()[name].content.decode()):
+                add(each)
+
+    add("app.js")
     return "".join(f'<link rel="modulepreload" href="/page/{name}">\n' for name in names)
 
 

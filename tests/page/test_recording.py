@@ -29,6 +29,22 @@ def test_the_text_begins_in_the_first_third_and_the_tab_has_its_name(page: Page,
     expect(page.get_by_text("Versions")).to_be_hidden()
 
 
+def test_a_recording_is_asked_for_before_the_page_is_there_and_again_later(page: Page, live: Live) -> None:
+    job_id = job_with_speakers(live)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url.removeprefix(live.url)))
+    page.goto(f"/#/jobs/{job_id}")
+    expect(page.locator(".segment").first).to_contain_text(TURNS[0])
+    transcript = f"/v1/jobs/{job_id}/transcript"
+    assert asked.count(transcript) == 1
+    assert asked.index(transcript) < asked.index(f"/v1/jobs/{job_id}/versions")
+    page.goto("/#/")
+    expect(page.get_by_role("heading", name="Latest recordings")).to_be_visible()
+    page.goto(f"/#/jobs/{job_id}")
+    expect(page.locator(".segment").first).to_contain_text(TURNS[0])
+    assert asked.count(transcript) == 2, "what it says now, not what it said at first"
+
+
 def test_the_panel_opens_and_closes_by_key_and_the_words_stay(page: Page, live: Live) -> None:
     page.goto(f"/#/jobs/{job_with_speakers(live)}")
     opener = page.get_by_role("button", name="Details", exact=True)

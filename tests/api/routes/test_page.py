@@ -8,7 +8,8 @@ MODULE = re.compile(r'<link rel="modulepreload" href="(/page/\w+\.js)">')
 
 
 def imports_of(text: str) -> set[str]:
-    return {f"/page/{name}" for name in re.findall(r'from "\./(\w+\.js)"', text)}
+    """Of a module: what it imports at once, and what it loads when a view is shown."""
+    return {f"/page/{name}" for name in re.findall(r'(?:from |\], |/, )"\./(\w+\.js)"', text)}
 
 
 def test_the_page_names_every_module_that_it_needs(http: httpx.Client) -> None:
