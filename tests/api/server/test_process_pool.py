@@ -19,7 +19,7 @@ import pytest
 import migrations
 from api.server import process_pool
 from api.server.process_pool import ProcessPool, ProcessPoolError
-from api.server.run import _bind
+from api.server.run import bind
 from ops.testbed.waiting import until
 from spool.settings import Settings, load_settings
 from tests.api.cli.commands import ROOT
@@ -104,7 +104,7 @@ def test_a_process_that_freezes_is_replaced(tmp_path: Path, monkeypatch: pytest.
 
         threading.Thread(target=look).start()
 
-    with _bind("127.0.0.1", 0) as listener:
+    with bind("127.0.0.1", 0) as listener:
         pool = ProcessPool(settings, listener, _falls_silent, 1)
         pool.run(ended_once_replaced)
     assert len(seen) == 1
@@ -118,5 +118,5 @@ def _ends(*_: object) -> None:
 @pytest.mark.integration
 def test_what_ends_before_it_answers_is_not_started_again(tmp_path: Path) -> None:
     settings = load_settings({}, home=tmp_path)
-    with _bind("127.0.0.1", 0) as listener, pytest.raises(ProcessPoolError, match="exit code 3"):
+    with bind("127.0.0.1", 0) as listener, pytest.raises(ProcessPoolError, match="exit code 3"):
         ProcessPool(settings, listener, _ends, 1).run(lambda: None)
