@@ -45,7 +45,7 @@ _OTHER_FILES = 200  # descriptors for databases, logs, uploads and recordings
 _GRACE_S = 20  # how long a request may go on after SIGTERM
 # The interpreter's switch interval: how long a parsing thread may hold up the event loop, which asks for the
 # lock many times for each request.
-_SWITCH_S = 0.0002
+SWITCH_SECONDS = 0.0002
 _TICKS_A_SECOND = 10  # uvicorn's
 
 
@@ -142,7 +142,7 @@ def _answer(
 ) -> None:
     """Answer requests in this process."""
     configure_logs(settings.log_json)
-    sys.setswitchinterval(_SWITCH_S)
+    sys.setswitchinterval(SWITCH_SECONDS)
     stop_traces = start_traces(settings.otlp_endpoint, "spool-api")
     app = create_app(settings)
     config = uvicorn.Config(

@@ -11,7 +11,7 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from spool import clock
-from spool.store.database import allow_idle, read_on
+from spool.store.database import allow_idle, map_file, read_on
 
 IDLE_SECONDS = 60.0
 """How long either may wait for the other: a statement of the other one may be slow."""
@@ -51,11 +51,13 @@ class TwoThreads:
 @contextmanager
 def two_threads(tx: Connection) -> Iterator[TwoThreads]:
     """A second thread beside this read, if there is one."""
+    map_file(tx)
     if not _taken.acquire(blocking=False):
         yield TwoThreads(tx, tx)
         return
     try:
         with read_on(tx.engine) as other:
+            map_file(other)
             for each in (tx, other):
                 allow_idle(each, IDLE_SECONDS)
             yield TwoThreads(tx, other)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, LargeBinary, Row, Select, cast, exists, func, select, text
+from sqlalchemy import ColumnElement, Connection, Row, Select, exists, func, select, text
 
 from spool.domain.archive.closures import ClosedParts
 from spool.domain.archive.passages import Passage
@@ -151,13 +151,17 @@ class _Index:
         own = sorted(pairs)
         rows = dict(zip(own, np.zeros((len(own), self._padded), np.uint8), strict=True))
 
-        def read(tx: Connection, half: slice) -> None:
-            self._read_packed(tx, {pair: rows[pair] for pair in own[half]})
-            self._read_loose(self._loose[half], rows)
+        def read(tx: Connection, some: slice) -> None:
+            self._read_packed(tx, {pair: rows[pair] for pair in own[some]})
+            self._read_loose(self._loose[some], rows)
 
-        threads.both(
-            lambda: read(threads.first, slice(0, None, 2)), lambda: read(threads.second, slice(1, None, 2))
-        )
+        if threads.first.dialect.name == "sqlite":  # nothing to wait for but the interpreter, one at a time
+            read(threads.first, slice(None))
+        else:
+            threads.both(
+                lambda: read(threads.first, slice(0, None, 2)),
+                lambda: read(threads.second, slice(1, None, 2)),
+            )
         return rows
 
     def _read_packed(self, tx: Connection, rows: Mapping[int, Bits]) -> None:
@@ -169,16 +173,14 @@ class _Index:
         if self._project is not None:
             own = own.where(sound_segments.c.project == self._project)
         asked = select(c.pair, c.segment, c.bits).where(c.pair.in_(rows), c.segment.in_(own))
-        if tx.dialect.name == "sqlite":
-            asked = _whole_pairs(asked)
+        bytes_of = {
+            pair: row.data for pair, row in rows.items()
+        }  # numpy takes four times as long to copy one
         for some in tx.execute(asked, execution_options={BINARY: True}).partitions(_ROWS):
-            for pair, segments, bits in some:
-                part = np.frombuffer(bits, np.uint8)
-                for segment, width in _pieces(segments, len(part)):
-                    if segment in self._starts:  # else it was packed since
-                        at = self._starts[segment]
-                        rows[pair][at : at + width] = part[:width]
-                    part = part[width:]
+            for pair, segment, bits in some:
+                at = self._starts.get(segment)
+                if at is not None:  # else it was packed since
+                    bytes_of[pair][at : at + len(bits)] = bits
 
     @staticmethod
     def _read_loose(loose: Sequence[tuple[int, Row[Any]]], rows: Mapping[int, Bits]) -> None:
@@ -240,23 +242,6 @@ class _Index:
         return _Cells(owners, np.array(numbers, np.int64))
 
 
-def _whole_pairs(asked: Select[Any]) -> Select[Any]:
-    """For SQLite, which returns all that a pair has in one row within a single call, in which the other
-    thread may run: pair, numbers and lengths of the segments, and their bits."""
-    c = asked.subquery().c
-    lengths = func.group_concat(c.segment.concat(":").concat(func.length(c.bits)))
-    bits = cast(func.group_concat(c.bits, ""), LargeBinary)
-    return select(c.pair, lengths, bits).group_by(c.pair)
-
-
-def _pieces(segments: int | str, width: int) -> list[tuple[int, int]]:
-    """Number and length of each segment in a row."""
-    if isinstance(segments, int):
-        return [(segments, width)]
-    pieces = (piece.split(":") for piece in segments.split(","))
-    return [(int(segment), int(own)) for segment, own in pieces]
-
-
 # Joined with a parameter, since SQLite would scan a table for a list of tuples.
 _GIVEN = {
     "sqlite": "json_each(:keys) AS k CROSS JOIN",
@@ -307,7 +292,7 @@ def _load_candidates(
         named = index.name(tx, own)
         return named, *_load_windows(tx, named, phones)
 
-    if threads.first.dialect.name == "sqlite":  # nothing to wait for but the interpreter, one at a time
+    if threads.first.dialect.name == "sqlite":  # as with the rows
         return load(threads.first, cells)
     middle = len(cells) // 2
     (one, costs, damaged), (other, more_costs, more_damaged) = threads.both(

@@ -5,6 +5,7 @@ import threading
 import pytest
 from sqlalchemy import Connection, exc, select, text
 
+from ops.testbed.rows import queued
 from spool.errors import StorageError
 from spool.store import Database
 from spool.store.two_threads import two_threads
@@ -51,6 +52,19 @@ def test_an_error_of_either_is_raised_once_both_have_ended(db: Database, failing
     with pytest.raises((StorageError, exc.SQLAlchemyError)), db.read() as tx, two_threads(tx) as threads:
         threads.both(lambda: work("first", threads.first), lambda: work("second", threads.second))
     assert ended == [{"first": "second", "second": "first"}[failing]]
+
+
+def test_sqlite_reads_its_file_as_memory_and_sees_what_others_commit_meanwhile(
+    sqlite_url: str,
+) -> None:
+    db = Database(sqlite_url)
+    for name in ("before", "after"):
+        job = queued(db, name=name)
+        with db.read() as tx, two_threads(tx) as threads:
+            for own in (threads.first, threads.second):
+                assert own.exec_driver_sql("PRAGMA mmap_size").scalar()
+                assert own.scalar(select(jobs.c.name).where(jobs.c.id == job.id)) == name
+    db.close()
 
 
 def test_the_second_connection_may_not_write(db: Database) -> None:
