@@ -37,17 +37,11 @@ _STEPS = np.array([*(round(step * STEP_NATS / STEP) for step in range(_BEYOND)),
 
 
 class OpenBlock(NamedTuple):
-    """A block as it is stored: number of frames, bits of busy ones, classes and steps of these."""
+    """A block as it is stored: the number of frames and of busy ones, and what the header stands before."""
 
     frames: int
-    marks: NDArray[np.uint8]
-    classes: NDArray[np.uint8]
-    halves: NDArray[np.uint8]
-
-
-_SILENT = OpenBlock(
-    0, np.zeros(0, np.uint8), np.zeros((CLASSES, 0), np.uint8), np.zeros((CLASSES // 2, 0), np.uint8)
-)
+    busy: int
+    body: bytes
 
 
 class DamagedSounds(ValueError):
@@ -91,15 +85,22 @@ class KeptFrames:
 
     def __init__(self, blocks: Sequence[OpenBlock]) -> None:
         """All is silent behind a block's end."""
+        bodies = [each.body for each in blocks]
+        self._bytes = np.frombuffer(b"".join(bodies), np.uint8)
+        marked = np.array([_mark_bytes(each.frames) for each in blocks], np.int64)
+        begins = np.cumsum([0, *map(len, bodies)], dtype=np.int64)[:-1]
         # One more, which is silent.
         marks = np.zeros((len(blocks) + 1, FRAMES // 8), np.uint8)
-        for row, block in enumerate(blocks):
-            marks[row, : len(block.marks)] = block.marks
+        places = np.arange(FRAMES // 8)
+        own = places < marked[:, None]
+        marks[:-1][own] = self._bytes[(begins[:, None] + places)[own]]
         self._marks = marks.ravel()
         counts = np.bitwise_count(self._marks)
         self._before = np.cumsum(counts, dtype=np.int64) - counts
-        self._classes = np.concatenate([_SILENT.classes, *(each.classes for each in blocks)], axis=1)
-        self._halves = np.concatenate([_SILENT.halves, *(each.halves for each in blocks)], axis=1)
+        # Of each block: its busy frames, and where the first class of its first one would be if its number
+        # were that among all.
+        self._busy = np.array([each.busy for each in blocks], np.int64)
+        self._first = begins + marked - (np.cumsum(self._busy) - self._busy)
 
     def costs(
         self, blocks: NDArray[np.int64], frames: NDArray[np.int64], classes: Collection[int]
@@ -117,10 +118,14 @@ class KeptFrames:
         flat = costs.ravel()
         if SILENCE in classes:
             flat[begins[SILENCE] + np.flatnonzero(quiet)] = 0
+        block = blocks.ravel().take(busy)
+        stride = self._busy.take(block)
+        place = self._first.take(block) + kept
+        halves_at = place + CLASSES * stride
         for rank in range(CLASSES):
-            begin = begins.take(self._classes[rank].take(kept))
+            begin = begins.take(self._bytes.take(place + rank * stride))
             wanted = np.flatnonzero(begin >= 0)
-            halves = self._halves[rank // 2].take(kept.take(wanted))
+            halves = self._bytes.take((halves_at + rank // 2 * stride).take(wanted))
             steps = halves >> 4 if rank % 2 == 0 else halves & 15
             flat[begin.take(wanted) + busy.take(wanted)] = _STEPS.take(steps)
         return dict(zip(classes, costs.reshape(len(classes), *blocks.shape), strict=True))
@@ -140,20 +145,23 @@ def _open(block: bytes) -> OpenBlock:
         version, count, checksum = HEADER.unpack_from(block)
         if version != VERSION:
             raise DamagedSounds(f"version {version} is unknown")
-        if zlib.crc32(memoryview(block)[HEADER.size :]) != checksum:
+        packed = block[HEADER.size :]
+        if zlib.crc32(packed) != checksum:
             raise DamagedSounds("its checksum does not match")
-        body = zlib.decompress(memoryview(block)[HEADER.size :])
-        marks = -(-count // 8)
-        busy = int.from_bytes(body[:marks], "big").bit_count()
-        if count > FRAMES or len(body) != marks + (CLASSES + CLASSES // 2) * busy:
-            raise DamagedSounds("its length does not match its frames")
-        if body[marks : marks + CLASSES * busy].translate(None, _KNOWN):
-            raise DamagedSounds("it has a class that does not exist")
+        body = zlib.decompress(packed)
     except (struct.error, zlib.error) as cause:
         raise DamagedSounds(str(cause)) from cause
-    parts = np.frombuffer(body, np.uint8)
-    classes, halves = parts[marks : marks + CLASSES * busy], parts[marks + CLASSES * busy :]
-    return OpenBlock(count, parts[:marks], classes.reshape(CLASSES, busy), halves.reshape(CLASSES // 2, busy))
+    marks = _mark_bytes(count)
+    busy = int.from_bytes(body[:marks], "big").bit_count()
+    if count > FRAMES or len(body) != marks + (CLASSES + CLASSES // 2) * busy:
+        raise DamagedSounds("its length does not match its frames")
+    if body[marks : marks + CLASSES * busy].translate(None, _KNOWN):
+        raise DamagedSounds("it has a class that does not exist")
+    return OpenBlock(count, busy, body)
+
+
+def _mark_bytes(frames: int) -> int:
+    return -(-frames // 8)
 
 
 def open_blocks(blocks: Sequence[bytes]) -> list[OpenBlock | None]:

@@ -176,11 +176,14 @@ class _Index:
         bytes_of = {
             pair: row.data for pair, row in rows.items()
         }  # numpy takes four times as long to copy one
-        for some in tx.execute(asked, execution_options={BINARY: True}).partitions(_ROWS):
+        found = tx.execute(asked, execution_options={BINARY: True})
+        assert found.cursor is not None  # the driver's own rows: thousands, and nothing in them to convert
+        while some := found.cursor.fetchmany(_ROWS):
             for pair, segment, bits in some:
                 at = self._starts.get(segment)
                 if at is not None:  # else it was packed since
                     bytes_of[pair][at : at + len(bits)] = bits
+        found.close()
 
     @staticmethod
     def _read_loose(loose: Sequence[tuple[int, Row[Any]]], rows: Mapping[int, Bits]) -> None:
