@@ -18,6 +18,7 @@ from api.delivery.event_broker import EventBroker
 from api.delivery.webhook_dispatcher import WebhookDispatcher
 from api.fleet_view import FleetView
 from api.live.services import LiveServices, live_services
+from api.presenters.rendered import RenderedTranscripts
 from api.probes import Probes
 from api.submission.uploads import drop_remains
 from spool import clock
@@ -60,6 +61,7 @@ class Services:
     secret_box: SecretBox
     receipt_signer: Signer
     live: LiveServices
+    rendered: RenderedTranscripts
     large_bodies: CapacityLimiter
     """Large JSON bodies are parsed one at a time, since parsing holds the interpreter lock."""
     manifest_turn: clock.Lock
@@ -128,6 +130,7 @@ def open_services(settings: Settings) -> Services:
         secret_box=box,
         receipt_signer=receipt_signer(settings),
         live=live_services(settings),
+        rendered=RenderedTranscripts(),
         large_bodies=CapacityLimiter(1),
         manifest_turn=clock.Lock(),
         stopping=clock.Event(),

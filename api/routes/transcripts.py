@@ -87,9 +87,15 @@ def get_transcript(
     if form == "json" and not (job.speaker_names or edits or digits or subtitles or view.closed):
         record = open_verified(services.objects, key, job.transcript_sha256 or "")
         return FileStream(record, headers, CONTENT_TYPES["json"])
-    words = read_transcript(services.objects, job, edits, view)
-    if digits is not None:
-        words = with_digits(words, digits)
+
+    def read() -> Transcript:
+        words = read_transcript(services.objects, job, edits, view)
+        return words if digits is None else with_digits(words, digits)
+
+    if form == "json" and subtitles is None:
+        content = services.rendered.get(f"{job_id} {version}", lambda: render_bytes(read(), form))
+        return Response(content, headers=headers, media_type=CONTENT_TYPES[form])
+    words = read()
     check_subtitles(form, subtitles)
     address = f"{request.base_url}v1/jobs/{job_id}"
     if form == "iiif":
