@@ -16,6 +16,7 @@ from api.cli.archive.search import Filters
 from api.cli.completion import JobId, complete_batch, complete_job
 from api.cli.connection import Server, out, print_json
 from api.cli.options import Transcription
+from api.cli.submit import conclude
 from api.cli.tables import (
     Cell,
     describe_options,
@@ -72,6 +73,7 @@ def rerun(
     ] = None,
     end: Annotated[Time, Parameter(name="--to", help="Where the stretch ends.")] = None,
     pool: Annotated[str | None, Parameter(help="Pool of workers. Default: any with the model.")] = None,
+    wait: Annotated[bool, Parameter(help="Wait until the jobs have ended.")] = False,
     server: Server = Server(),
 ) -> None:
     """Transcribe recordings again, for example with a better model.
@@ -100,11 +102,10 @@ def rerun(
             spool.rerun(job_id, asked, pool=pool, idempotency_key=f"rerun-{job_id}-{digest}")
             for job_id in chosen
         ]
-    if server.as_json:
-        print_json(submitted)
-    else:
-        for job in submitted:
-            out.print(Text.assemble(job.id, "  ", (f"version of {job.rerun_of}", "dim"), f"  {job.name}"))
+        if not server.as_json:
+            for job in submitted:
+                out.print(Text.assemble(job.id, "  ", (f"version of {job.rerun_of}", "dim"), f"  {job.name}"))
+        conclude(server, spool, submitted, wait=wait)
 
 
 def _stretch(

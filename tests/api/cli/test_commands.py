@@ -129,6 +129,8 @@ def test_a_recording_that_fails_fails_alone(up: Commands) -> None:
     again = json.loads(up.run("retry", failed["id"], "--json").stdout)
     assert again["state"] == "queued"
     up.run("follow", failed["id"], code=1)
+    version = json.loads(up.run("rerun", other["id"], "--wait", "--json").stdout)[0]
+    assert (version["rerun_of"], version["state"]) == (other["id"], "done")
 
 
 def test_a_file_that_cannot_be_read_keeps_no_other_from_being_submitted(up: Commands, tmp_path: Path) -> None:
