@@ -82,7 +82,9 @@ class FleetView(BackgroundLoop):
         with self._database.read() as tx:
             state = _state_of(tx)
         with self._lock:
-            self._state = state
+            # Another thread's read may have begun later and ended before this one.
+            if self._state is None or self._state.now <= state.now:
+                self._state = state
         return state
 
     def recent(self) -> FleetState:
