@@ -37,7 +37,7 @@ _STEPS = np.array([*(round(step * STEP_NATS / STEP) for step in range(_BEYOND)),
 
 
 class OpenBlock(NamedTuple):
-    """A block as it is stored: the number of frames and of busy ones, and what the header stands before."""
+    """A block without its header, uncompressed: how many frames, how many of them busy, and its bytes."""
 
     frames: int
     busy: int

@@ -207,7 +207,7 @@ def measure(db: Database, speech: Speech, count: int, known: Path | None) -> Non
     with db.read() as tx:
         search_sounds(tx, query_of_words("okonkwo", None), JobFilter())
     gc.collect()
-    gc.freeze()  # as the API does before it serves, as is the next one
+    gc.freeze()  # this and the interval as in the API
     sys.setswitchinterval(SWITCH_SECONDS)
     watch = Stopwatch()
     every: dict[str, list[list[object]]] = {}
