@@ -1,4 +1,4 @@
-"""Long transcripts that were put together lately: corrected, with names, or without what is closed.
+"""Long transcripts that were put together lately: without what is closed, or with numbers as digits.
 
 To read, correct and write 20 hours of words takes seconds, and the page asks for the same ones again.
 """

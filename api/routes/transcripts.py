@@ -1,7 +1,7 @@
 """The route of transcripts: the record as JSON from the object store, other formats rendered from it."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import IO, Annotated
 
@@ -25,12 +25,13 @@ from spool.formats import (
     IIIF_TYPE,
     ServedFormat,
     check_subtitles,
+    correct_record,
     manifest,
     pbcore,
     render_bytes,
 )
 from spool.formats.digits import with_digits
-from spool.objects.integrity import open_verified
+from spool.objects.integrity import open_verified, read_verified
 from spool.store.transcripts.edits import edits_of
 
 MEDIA = {
@@ -84,9 +85,12 @@ def get_transcript(
         return FileStream(
             open_verified(services.objects, key, job.transcript_sha256 or ""), {}, CONTENT_TYPES["json"]
         )
-    if form == "json" and not (job.speaker_names or edits or digits or subtitles or view.closed):
-        record = open_verified(services.objects, key, job.transcript_sha256 or "")
-        return FileStream(record, headers, CONTENT_TYPES["json"])
+    if form == "json" and not (digits or subtitles or view.closed):
+        sha256 = job.transcript_sha256 or ""
+        if not (edits or job.speaker_names):
+            return FileStream(open_verified(services.objects, key, sha256), headers, CONTENT_TYPES["json"])
+        pieces = correct_record(read_verified(services.objects, key, sha256), edits, job.speaker_names)
+        return StreamingResponse(_split(pieces), headers=headers, media_type=CONTENT_TYPES["json"])
 
     def read() -> Transcript:
         words = read_transcript(services.objects, job, edits, view)
@@ -142,3 +146,9 @@ class FileStream(StreamingResponse):
 def _blocks(record: IO[bytes]) -> Iterator[bytes]:
     while block := record.read(_BLOCK):
         yield block
+
+
+def _split(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    for piece in pieces:
+        for at in range(0, len(piece), _BLOCK):
+            yield piece[at : at + _BLOCK]

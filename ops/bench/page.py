@@ -9,8 +9,9 @@ were there; the longest task of the main thread meanwhile; the longest frame and
 through by small steps, from end to end, and by jumps; from the request of a link to a time until its word is
 in view; and the memory of the page's script. One more round, with Chromium's trace, has the main thread's own
 processor time of the longest tasks, which others on the machine do not lengthen. The trace itself does: it
-doubles a frame while scrolling. At the end a speaker gets a name, so that the API can no longer send the
-record as it is stored: the first words then, and when the recording is opened again.
+doubles a frame while scrolling. At the end, where the API can no longer send the record as it is stored: the
+first words once a speaker has a name, once a word is corrected too, and once a minute is closed to readers;
+that is then opened again.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import logging
 import random
 import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import which
@@ -33,6 +34,7 @@ from ops.testbed.running_api import Live, start, transcript_of
 from spool.broker.embedded_redis import EmbeddedRedis
 from spool.client import Spool
 from spool.domain import DiarizationFacts, JobOptions, JobSpeaker, Segment, Source, Speaker, Transcript, Turn
+from spool.domain.transcript import count_words
 from spool.formats import render
 from spool.ids import new_id
 from spool.settings import load_settings
@@ -121,9 +123,8 @@ def long_transcript(job_id: str, words: int, seed: int = 1) -> Transcript:
         turns.append(Turn(start=begins, end=ends, speaker=label))
         first, who = last + 1, 1 - who
     seconds = words * SECONDS_A_WORD
-    speakers = tuple(
-        Speaker(label=f"speaker_{n}", talk_seconds=seconds / 2, words=words // 2) for n in (0, 1)
-    )
+    both = (Speaker(label=f"speaker_{n}", talk_seconds=seconds / 2, words=0) for n in (0, 1))
+    speakers = count_words(both, spoken)
     audio = record.audio.model_copy(update={"duration": seconds})
     said: dict[str, Any] = {"words": tuple(spoken), "segments": tuple(segments), "turns": tuple(turns)}
     said |= {"text": " ".join(word.text for word in spoken), "speakers": speakers, "audio": audio}
@@ -207,14 +208,21 @@ def _arrive(page: Page, address: str, words: int) -> dict[str, float]:
     return found
 
 
-def measure_named(browser: Browser, live: Live, job_id: str, words: int) -> dict[str, float]:
-    """First words with a name for a speaker: the API has to put the record together, and keeps it then."""
+def measure_changed(browser: Browser, live: Live, job_id: str, words: int) -> dict[str, float]:
+    """First words where the API has to put the record together: named, corrected, closed in part."""
     found = {}
     with Spool(live.url) as spool:
-        spool.name_speakers(job_id, {"speaker_0": "Anna"})
-    for name in ("first words, a speaker just named", "first words, named before"):
-        with _page(browser) as page:
-            found[name] = _arrive(page, f"{live.url}/#/jobs/{job_id}", words)["first words"]
+        changes: dict[str, Callable[[], object]] = {
+            "a speaker just named": lambda: spool.name_speakers(job_id, {"speaker_0": "Anna"}),
+            "a word just corrected": lambda: spool.edit(job_id, 5, 6, "Okonkwo said"),
+            "a minute just closed": lambda: spool.close_to_readers(job_id, start=600, end=660),
+            "closed before": lambda: None,
+        }
+        for name, change in changes.items():
+            change()
+            with _page(browser) as page:
+                arrived = _arrive(page, f"{live.url}/#/jobs/{job_id}", words - int(60 / SECONDS_A_WORD) - 2)
+            found[f"first words, {name}"] = arrived["first words"]
     return found
 
 
@@ -262,7 +270,7 @@ def main() -> None:
         )
         rounds = [measure(chromium, live.url, job_id, wanted.words) for _ in range(wanted.rounds)]
         once = trace(chromium, live.url, job_id, wanted.words)
-        once |= measure_named(chromium, live, job_id, wanted.words)
+        once |= measure_changed(chromium, live, job_id, wanted.words)
         chromium.close()
     print(f"{wanted.words} words, {wanted.rounds} rounds | median | worst")
     for name in rounds[0]:

@@ -7,6 +7,7 @@ every arc leads to a higher one, state 0 is the start, and weights are natural l
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
@@ -225,6 +226,12 @@ class Speaker(_Record):
     talk_seconds: Seconds
     words: int
     channel: Annotated[int | None, Field(exclude_if=lambda value: value is None)] = None
+
+
+def count_words(speakers: Iterable[Speaker], words: Iterable[Word]) -> tuple[Speaker, ...]:
+    """The speakers, each with the number of their words."""
+    own = Counter(word.speaker for word in words)
+    return tuple(each.model_copy(update={"words": own[each.label]}) for each in speakers)
 
 
 class DroppedSegment(_Record):

@@ -1,3 +1,4 @@
+from .corrected import correct_record as correct_record
 from .cueing import (
     Cue as Cue,
     PRESETS as PRESETS,

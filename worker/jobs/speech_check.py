@@ -8,7 +8,15 @@ numbers and words; knows no engine and no store.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from spool.domain.transcript import DroppedSegment, Segment, SpeechSpan, Transcript, Word, text_of_words
+from spool.domain.transcript import (
+    DroppedSegment,
+    Segment,
+    SpeechSpan,
+    Transcript,
+    Word,
+    count_words,
+    text_of_words,
+)
 from worker.audio import SAMPLE_RATE
 from worker.segmentation.segments import segments_of
 from worker.speech.guard import DROP_MARGIN, MARGIN, doubtful_words, find_invented, measure_coverage
@@ -71,7 +79,12 @@ def drop_flagged(transcript: Transcript) -> Transcript:
     gone = [segment.flagged for segment in transcript.segments]
     words, segments, dropped = drop_segments(transcript.words, transcript.segments, gone)
     every = sorted((*transcript.dropped, *dropped), key=lambda each: (each.start, each.channel))
-    left = {"words": words, "segments": segments, "text": text_of_words(words)}
+    left = {
+        "words": words,
+        "segments": segments,
+        "text": text_of_words(words),
+        "speakers": count_words(transcript.speakers, words),
+    }
     return transcript.model_copy(update={**left, "dropped": tuple(every)})
 
 

@@ -7,7 +7,6 @@ outside. So no word outside changes, with its correction, and none is lost or do
 """
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple, TypeVar
@@ -22,6 +21,7 @@ from spool.domain.transcript import (
     Transcript,
     Turn,
     Word,
+    count_words,
     text_of_words,
 )
 from worker.jobs.languages import main_language
@@ -52,7 +52,6 @@ def splice(base: Transcript, fresh: Transcript, start: float, end: float) -> Tra
     words = tuple(each.word for each in placed)
     segments = tuple(_segments(base.segments, placed))
     languages = _replaced(base.languages, fresh.languages, start, end)
-    counts = Counter(word.speaker for word in words)
     witness = base.witness and base.witness.model_copy(
         update={
             "words_without_evidence": sum(
@@ -82,9 +81,7 @@ def splice(base: Transcript, fresh: Transcript, start: float, end: float) -> Tra
             ),
             "languages": languages,
             "language": main_language(languages) or base.language,
-            "speakers": tuple(
-                each.model_copy(update={"words": counts[each.label]}) for each in base.speakers
-            ),
+            "speakers": count_words(base.speakers, words),
             "witness": witness,
             "corrections": (),
         }

@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 
 from spool.domain.columns import Id, Label, Name
 from spool.domain.spacing import join_words
-from spool.domain.transcript import Correction, Segment, Transcript, Word, text_of_words
+from spool.domain.transcript import Correction, Segment, Transcript, Word, count_words, text_of_words
 from spool.errors import InvalidRequest
 from spool.wer import normal_words
 
@@ -49,15 +49,19 @@ class Edit:
         return self.first_word <= other.first_word and other.last_word <= self.last_word
 
 
-def find_standing_edits(edits: Iterable[Edit]) -> list[Edit]:
-    """The edits neither undone nor replaced by a later edit of the same or a wider range, by range."""
+def find_effective_edits(edits: Iterable[Edit]) -> list[Edit]:
+    """The edits that are not undone, without the undos, by revision."""
     events = sorted(edits, key=lambda edit: edit.revision)
     undone = {edit.undoes for edit in events}
+    return [edit for edit in events if edit.undoes is None and edit.revision not in undone]
+
+
+def find_standing_edits(edits: Iterable[Edit]) -> list[Edit]:
+    """The edits neither undone nor replaced by a later edit of the same or a wider range, by range."""
     stands: list[Edit] = []
-    for edit in events:
-        if edit.undoes is None and edit.revision not in undone:
-            stands = [each for each in stands if not edit.covers(each)]
-            stands.append(edit)
+    for edit in find_effective_edits(edits):
+        stands = [each for each in stands if not edit.covers(each)]
+        stands.append(edit)
     return sorted(stands, key=lambda edit: edit.first_word)
 
 
@@ -126,11 +130,11 @@ def apply_edits(transcript: Transcript, edits: Iterable[Edit]) -> Transcript:
     A word keeps the speaker that somebody gave it until somebody gives it another, whatever becomes of its
     text.
     """
-    events = sorted(edits, key=lambda edit: edit.revision)
-    stands = find_standing_edits(events)
-    if not stands:
+    live = find_effective_edits(edits)
+    if not live:
         return transcript
-    recognised = _with_speakers(transcript.words, events)
+    stands = find_standing_edits(live)
+    recognised = _with_speakers(transcript.words, live)
     homes: list[int] = []
     words: list[Word] = []
     corrections = []
@@ -174,10 +178,7 @@ def rebuild_words(transcript: Transcript, words: Sequence[Word], homes: Sequence
             "words": tuple(words),
             "segments": tuple(_segments(transcript.segments, words, homes)),
             "text": text_of_words(words),
-            "speakers": tuple(
-                each.model_copy(update={"words": sum(word.speaker == each.label for word in words)})
-                for each in transcript.speakers
-            ),
+            "speakers": count_words(transcript.speakers, words),
         }
     )
 
@@ -197,12 +198,11 @@ def _correction(heard: Sequence[Word], edit: Edit, place: int, count: int) -> Co
     )
 
 
-def _with_speakers(words: Sequence[Word], events: Sequence[Edit]) -> list[Word]:
+def _with_speakers(words: Sequence[Word], live: Sequence[Edit]) -> list[Word]:
     """The recognised words, each with the speaker that the last edit of its speaker gave it."""
-    undone = {edit.undoes for edit in events}
     given: dict[int, Label] = {}
-    for edit in events:
-        if edit.speaker is not None and edit.undoes is None and edit.revision not in undone:
+    for edit in live:
+        if edit.speaker is not None:
             given |= dict.fromkeys(range(edit.first_word, edit.last_word + 1), edit.speaker)
     return [
         word.model_copy(update={"speaker": given[at]}) if at in given else word

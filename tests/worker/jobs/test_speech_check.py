@@ -5,10 +5,22 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from spool.domain import AudioFacts, ChunkSpan, DecodedChunk, ModelFacts, NbestText, Recognition, Word
+from ops.testbed.running_api import transcript_of as transcript_in_api
+from spool.domain import (
+    AudioFacts,
+    ChunkSpan,
+    DecodedChunk,
+    ModelFacts,
+    NbestText,
+    Recognition,
+    Segment,
+    Speaker,
+    Word,
+)
 from tests.worker.speech.sounds import Floats, conversation, noise
 from worker.audio import SAMPLE_RATE
 from worker.jobs import check_words, find_invented_lists, transcript_of
+from worker.jobs.speech_check import drop_flagged
 from worker.speech import SpeechListener, listeners
 
 
@@ -141,3 +153,20 @@ def test_without_a_listener_nothing_is_said() -> None:
     checked = check_words(words(1.0), [])
     assert (checked.spans, checked.dropped, checked.coverage) == ((), (), None)
     assert not checked.words[0].doubtful
+
+
+def test_words_of_dropped_segments_are_not_counted_for_their_speakers() -> None:
+    said = [word.model_copy(update={"speaker": "speaker_0"}) for word in words(0.0, 0.5, 4.0)]
+    transcript = transcript_in_api("job_1", ("a",)).model_copy(
+        update={
+            "words": tuple(said),
+            "segments": (
+                Segment(start=0, end=0.8, text="w0 w0.5", channel=0, first_word=0, last_word=1),
+                Segment(start=4, end=4.3, text="w4", channel=0, first_word=2, last_word=2, flagged=True),
+            ),
+            "speakers": (Speaker(label="speaker_0", talk_seconds=1.1, words=3),),
+        }
+    )
+    left = drop_flagged(transcript)
+    assert left.text == "w0 w0.5"
+    assert [speaker.words for speaker in left.speakers] == [2]
