@@ -10,6 +10,7 @@ CLUSTERED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 
 _WIDE = re.compile(f"[{WIDE}]")
 _CLUSTERED = re.compile(f"[{CLUSTERED}]")
+_UNSPACED = re.compile(f"[{WIDE}{CLUSTERED}]")
 
 
 def is_apart(before: str, after: str) -> bool:
@@ -24,8 +25,12 @@ def is_apart(before: str, after: str) -> bool:
 
 def join_words(texts: Iterable[str]) -> str:
     """The text of words in order."""
+    words = list(filter(None, texts))
+    spaced = " ".join(words)
+    if not _UNSPACED.search(spaced):
+        return spaced
     parts: list[str] = []
-    for text in filter(None, texts):
+    for text in words:
         if parts and is_apart(parts[-1], text):
             parts.append(" ")
         parts.append(text)

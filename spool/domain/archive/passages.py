@@ -87,11 +87,11 @@ def passages_of(transcript: Transcript) -> list[Passage]:
     begin = 0
     for channel, group in groupby(transcript.words, key=lambda word: word.channel):
         words = list(group)
+        every = [
+            Spoken("\u00a0".join(word.text.split()), word.start, word.end, word.confidence) for word in words
+        ]
         for first, last in _cuts(words):
-            spoken = [
-                Spoken("\u00a0".join(word.text.split()), word.start, word.end, word.confidence)
-                for word in words[first : last + FOLLOWING]
-            ]
+            spoken = every[first : last + FOLLOWING]
             heard = readings_between(readings, begin + first, begin + first + len(spoken))
             passages.append(Passage.of(channel, words[first].speaker, last - first, spoken, heard))
         begin += len(words)
