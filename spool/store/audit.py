@@ -235,8 +235,11 @@ def worker_sums(tx: Connection) -> Iterator[WorkerFacts]:
 
 
 def worker_days(tx: Connection) -> Iterator[WorkerDay]:
-    """The billed time of each worker on each day, by worker and day."""
+    """The billed time of each worker on each day, by worker and day. A bill is a sign of life, too: who has
+    slept may write one and die before its next heartbeat."""
     billed = _sum_bills(cost_lines.c.worker_id, cost_lines.c.day).subquery()
+    last = func.max(cost_lines.c.updated_at).label("at")
+    last_bills = select(cost_lines.c.worker_id, last).group_by(cost_lines.c.worker_id).subquery()
     query = (
         select(
             billed.c.worker_id,
@@ -244,12 +247,14 @@ def worker_days(tx: Connection) -> Iterator[WorkerDay]:
             billed.c.engine_ns,
             workers.c.started_at,
             func.coalesce(workers.c.stopped_at, workers.c.seen_at),
+            last_bills.c.at,
         )
         .join_from(billed, workers, billed.c.worker_id == workers.c.id)
+        .join(last_bills, last_bills.c.worker_id == workers.c.id)
         .order_by(billed.c.worker_id, billed.c.day)
     )
-    for worker_id, day, engine_ns, *span in tx.execute(query, execution_options=STREAMED):
-        yield WorkerDay(worker_id, day, int(engine_ns), *span)
+    for worker_id, day, engine_ns, began, *signs in tx.execute(query, execution_options=STREAMED):
+        yield WorkerDay(worker_id, day, int(engine_ns), began, max(signs))
 
 
 def find_jobs(tx: Connection, job_ids: Iterable[str], grace_seconds: float) -> dict[str, Stored]:

@@ -328,6 +328,17 @@ def test_a_worker_is_not_billed_longer_than_it_was_up(scene: Scene) -> None:
     assert scene.breached() == {"period": {scene.worker}}, "billed before it began"
 
 
+def test_a_worker_that_died_after_its_last_bill_was_up_until_then(scene: Scene) -> None:
+    second = 1_000_000_000
+    with scene.db.begin() as tx:
+        write_charge(tx, scene.failed, 1, bill(scene.worker, 300 * second), wasted=True)
+        heard = {"started_at": seconds_from_now(-400), "seen_at": seconds_from_now(-390)}
+        tx.execute(update(workers).values(**heard))
+    assert scene.breached() == {}, "it slept, wrote the bill, and died before its next heartbeat"
+    scene.do(update(cost_lines).values(updated_at=seconds_from_now(-390)))
+    assert scene.breached() == {"period": {scene.worker}}
+
+
 def test_wasted_time_bills_no_audio(scene: Scene) -> None:
     scene.do(update(cost_lines).where(cost_lines.c.wasted).values(audio_samples=1))
     assert scene.breached() == {"wasted": {scene.failed}}
