@@ -43,9 +43,10 @@ faults: env-dev  ## every fault there is: kills, cuts, freezes; minutes, and a l
 		$(BIN)/python -m pytest -q -s --show-capture=no -m "long or not long" tests/faults
 	@$(BIN)/python -m tests.faults.table var/faults.jsonl docs/faults.md
 
-simulate: env-dev  ## the whole queue in one process under virtual time: [SEED=a new one] [HOURS=40] [DATABASE=postgresql] [MUTATION=name] [MUTATIONS=all] [OLDER=commit] [SHRINK=1]
+simulate: env-dev  ## the whole queue in one process under virtual time: [SEED=a new one] [HOURS=40] [JOBS=20] [FAULTS=20] [WORKERS=4] [DATABASE=postgresql] [MUTATION=name] [MUTATIONS=all [KEEP=1]] [OLDER=commit] [SHRINK=1]
 	@$(BIN)/python -m tests.simulation$(if $(SHRINK),.shrinking) $(if $(SEED),--seed $(SEED)) $(if $(filter command line,$(origin HOURS)),--hours $(HOURS)) \
-		$(if $(MUTATIONS),--mutation $(MUTATIONS),$(if $(MUTATION),--mutation $(MUTATION))) $(if $(SHOW),--show) \
+		$(if $(JOBS),--jobs $(JOBS)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(WORKERS),--workers $(WORKERS)) \
+		$(if $(KEEP),--keep) $(if $(MUTATIONS),--mutation $(MUTATIONS),$(if $(MUTATION),--mutation $(MUTATION))) $(if $(SHOW),--show) \
 		$(if $(DATABASE),--database $(DATABASE)) $(if $(OLDER),--older $(OLDER))
 
 soak: env-dev  ## a storm of faults over a real stack, [SEED=a new one] [HOURS=0.5]

@@ -25,10 +25,11 @@ def main() -> int:
     parser.add_argument("--older", help="half of the workers run this commit, or the tree in this folder")
     parser.add_argument("--stop-at-first", action="store_true", help="end at the first violation")
     parser.add_argument("--mutation", help="plant this defect first; `all` tries each and prints a table")
+    parser.add_argument("--keep", action="store_true", help="with all mutations: write down what was found")
     asked = parser.parse_args()
     seed = time.time_ns() % 1_000_000 if asked.seed is None else asked.seed
     if asked.mutation == "all":
-        return try_all(seed)
+        return try_all(seed, keep=asked.keep)
     if asked.mutation is not None:
         try:
             plant(asked.mutation)

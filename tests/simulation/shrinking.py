@@ -37,6 +37,17 @@ class Size:
         numbers = [text for name, value in values.items() for text in (f"--{name}", f"{value:g}")]
         return [*numbers, "--database", self.database]
 
+    @property
+    def variables(self) -> str:
+        """For `make simulate`."""
+        options = self.options
+        pairs = zip(options[::2], options[1::2], strict=True)
+        return " ".join(f"{name.removeprefix('--').upper()}={value}" for name, value in pairs)
+
+    def __str__(self) -> str:
+        """As `read_sizes` reads it."""
+        return " ".join(self.options[1::2])
+
     def smaller(self) -> Iterator["Size"]:
         """Smaller ones, the boldest first."""
         yield replace(self, hours=self.hours / 2)
@@ -48,28 +59,38 @@ class Size:
             )
 
 
+def read_sizes(file: Path, before: int) -> list[tuple[list[str], Size]]:
+    """The runs in this file, each with the `before` words in front of it."""
+    lines = [line.partition("#")[0].split() for line in file.read_text(encoding="utf-8").splitlines()]
+    sizes = []
+    for words in filter(None, lines):
+        seed, hours, jobs, faults, workers, database = words[before:]
+        size = Size(int(seed), float(hours), float(jobs), float(faults), int(workers), database)
+        sizes.append((words[:before], size))
+    return sizes
+
+
 def read_kept() -> list[Size]:
     """The runs that are regression tests."""
-    lines = [line.partition("#")[0].split() for line in KEPT.read_text(encoding="utf-8").splitlines()]
-    return [
-        Size(int(seed), float(hours), float(jobs), float(faults), int(workers), database)
-        for seed, hours, jobs, faults, workers, database in filter(None, lines)
-    ]
+    return [size for _, size in read_sizes(KEPT, 0)]
 
 
-def find_law(size: Size, mutation: str | None) -> str:
-    """The first law that the run breaks; empty if it breaks none."""
+def find_law(size: Size, mutation: str | None, timeout_s: float | None = None) -> str:
+    """The first law that the run breaks; empty if it breaks none. Raises subprocess.TimeoutExpired."""
     planted = [] if mutation is None else ["--mutation", mutation]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.simulation", *planted, *size.options],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONHASHSEED": "0"},
-    )
-    if done.returncode not in (0, 1):
-        raise RuntimeError(done.stderr[-2000:])
-    broken = [line for line in done.stdout.splitlines() if "VIOLATION of " in line]
+    command = [sys.executable, "-m", "tests.simulation", *planted, *size.options, "--stop-at-first"]
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment) as running:
+        try:
+            out, said = running.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            running.terminate()  # not killed: a server of its own has to end with it
+            running.communicate()
+            raise
+    if running.returncode not in (0, 1):
+        raise RuntimeError(f"{' '.join(command)} ended with {running.returncode}: {said[-2000:]}")
+    broken = [line for line in out.splitlines() if "VIOLATION of " in line]
     return broken[0].partition("VIOLATION of ")[2].partition(":")[0] if broken else ""
 
 
@@ -110,8 +131,7 @@ def main() -> int:
     print(f"{law}: python -m tests.simulation {' '.join(size.options)}")
     if asked.mutation is None:
         with KEPT.open("a", encoding="utf-8") as file:
-            file.write(f"{size.seed} {size.hours:g} {size.jobs:g} {size.faults:g} {size.workers}")
-            file.write(f" {size.database}  # {law}\n")
+            file.write(f"{size}  # {law}\n")
     return 0
 
 
