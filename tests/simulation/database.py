@@ -12,6 +12,7 @@ from typing import Any, NoReturn, Protocol
 
 import sqlalchemy
 from sqlalchemy import Connection, Engine, event
+from sqlalchemy.util import LRUCache
 
 from tests.simulation.scheduler import Process, Scheduler
 
@@ -43,6 +44,16 @@ class Observer(Protocol):
         """Run statements."""
 
 
+class _Compiled(LRUCache[Any, Any]):
+    """What all processes have compiled: their dialects, which a key begins with, are alike."""
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get(key[1:], default)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key[1:], value)
+
+
 class SimulatedDatabase(ABC):
     """Makes the engines of `spool.store.database`, one for each process. `url` is that of its one database,
     which is empty at first."""
@@ -52,10 +63,12 @@ class SimulatedDatabase(ABC):
     def __init__(self, scheduler: Scheduler, faults: DatabaseFaults, url: str) -> None:
         self.url = url
         self._scheduler, self._faults = scheduler, faults
+        self._compiled = _Compiled(2000)
 
     def create_engine(self, url: Any, **options: Any) -> Engine:
         """In place of SQLAlchemy's, for the process whose thread asks."""
         engine = sqlalchemy.create_engine(url, **options)
+        engine._compiled_cache = self._compiled
         process = self._scheduler.current().process
         event.listen(engine, "begin", lambda connection: self._begin(process, connection))
         dialect: Any = engine.dialect

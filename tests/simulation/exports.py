@@ -1,29 +1,37 @@
-"""Transcripts that are promised elsewhere: where jobs write them, and the law over what is there at the end.
+"""Transcripts promised elsewhere, in a bucket or a folder: where jobs write them, and the law over them.
 
 Each promised file is there exactly once, with the bytes that its row says, and is no other job's.
 """
 
+import errno
+import hashlib
 from collections import Counter
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import NamedTuple
 
 from spool.domain.archive.outputs import JobOutput
+from spool.failpoints import failpoint
+from spool.objects.local import write_whole
 from tests.simulation.database import Observer
 from tests.simulation.objects import Objects, SimulatedStore
 from tests.simulation.scheduler import BEGAN, NS, Scheduler
 from tests.simulation.timeline import Timeline
 
 BUCKET = "s3://exports/"
+BEGUN = ".spool-"
+"""What a file is called until it is whole."""
 NAMES = 12
 """How many names the files have: recordings of equal names go to one folder."""
 LATE_S = 300.0
 """A file that is to be written again waits for at most so long beyond its time."""
 
 
-def make_output(project: str, number: int) -> JobOutput:
-    """Where the transcript of this recording goes."""
+def make_output(root: str, project: str, number: int) -> JobOutput:
+    """Where below the address `root` the transcript of this recording goes."""
     return {
-        "prefix": f"{BUCKET}{project}/",
+        "prefix": f"{root}{project}/",
         "formats": ["srt", "txt"],
         "layout": "flat",
         "connection": None,
@@ -57,31 +65,75 @@ class Bucket:
     def __init__(self, objects: Objects) -> None:
         self._objects, self._store = objects, SimulatedStore(objects)
 
+    def read(self) -> dict[str, str]:
+        """The SHA-256 of what is there, by address."""
+        return {BUCKET + key: sha256 for key, (_, _, sha256) in self._objects.stored.items()}
+
     def write(self, _options: object, uri: str, data: bytes, content_type: str) -> str:
         """Store the file; its SHA-256."""
         return str(self._store.put_bytes(uri.removeprefix(BUCKET), data, content_type).sha256)
 
-    def check(self, observer: Observer, scheduler: Scheduler, timeline: Timeline) -> None:
-        """Whether every promised file is there, and none besides."""
-        late = datetime.fromtimestamp((BEGAN + scheduler.now_ns) / NS - LATE_S, UTC)
-        files = [_Promised(*row) for row in observer.rows(_PROMISED, f"{late:%Y-%m-%d %H:%M:%S.%f}")]
-        there = {BUCKET + key: sha256 for key, (_, _, sha256) in self._objects.stored.items()}
-        current = {(each.source, each.format) for each in files if each.state != "replaced"}
-        for each in files:
-            if each.state is None and each.job_state == "done":
-                timeline.violate("no export is lost", f"{each.name} is done, and no file was promised")
-            elif each.state == "failed" or (each.state == "pending" and each.late):
-                timeline.violate("no export is lost", f"{each.uri} of {each.name} is {each.state}")
-            elif each.state == "written" and there.get(str(each.uri)) != each.sha256:
-                timeline.violate("an export is the job's", f"{each.uri} of {each.name} has other bytes")
-            elif each.state == "replaced" and (each.source, each.format) not in current:
-                timeline.violate(
-                    "an export is the job's", f"{each.uri} of {each.name} went to another recording"
-                )
-        owners = Counter(each.uri for each in files if each.state == "written")
-        for uri, number in owners.items():
-            if number > 1:
-                timeline.violate("an export is the job's", f"{uri} is written by {number} jobs")
-        for uri in sorted(there.keys() - {each.uri for each in files}):
-            timeline.violate("an export appears once", f"{uri} belongs to no job")
-        timeline.note(f"exported: {len(there)} files")
+
+class Folder:
+    """In place of `spool.objects.outputs.write_whole`: somebody else's folder, failing as `objects` do."""
+
+    def __init__(self, objects: Objects, root: Path) -> None:
+        self._objects, self._root = objects, root
+        root.mkdir()
+
+    def write(self, path: Path, temporary: Path, read: Callable[[], bytes]) -> str:
+        """Write as the product does; halfway another process may come first, and this one may end."""
+        self._refuse()
+
+        def read_slowly() -> bytes:
+            data = read()
+            if data:
+                failpoint("export.half")
+                self._refuse()
+            return data
+
+        return write_whole(path, temporary, read_slowly)
+
+    def _refuse(self) -> None:
+        objects = self._objects
+        if objects.full:
+            raise OSError(errno.ENOSPC, "the simulated folder is full")
+        if objects.refused and objects.scheduler.random.random() < objects.refused:
+            raise OSError(errno.EIO, "the simulated folder does not answer")
+
+    def read(self) -> dict[str, str]:
+        """The SHA-256 of what is there, by address; without what a process had begun and was killed."""
+        files = [each for each in sorted(self._root.rglob("*")) if each.is_file()]
+        whole = [each for each in files if not each.name.startswith(BEGUN)]
+        return {each.as_uri(): hashlib.sha256(each.read_bytes()).hexdigest() for each in whole}
+
+
+def check_exports(
+    there: Mapping[str, str], observer: Observer, scheduler: Scheduler, timeline: Timeline
+) -> None:
+    """Whether every promised file is there, and none besides. `there`: SHA-256 by address."""
+    late = datetime.fromtimestamp((BEGAN + scheduler.now_ns) / NS - LATE_S, UTC)
+    files = [_Promised(*row) for row in observer.rows(_PROMISED, f"{late:%Y-%m-%d %H:%M:%S.%f}")]
+    current = {(each.source, each.format) for each in files if each.state != "replaced"}
+    for each in files:
+        file = _shorten(each.uri)
+        if each.state is None and each.job_state == "done":
+            timeline.violate("no export is lost", f"{each.name} is done, and no file was promised")
+        elif each.state == "failed" or (each.state == "pending" and each.late):
+            timeline.violate("no export is lost", f"{file} of {each.name} is {each.state}")
+        elif each.state == "written" and there.get(str(each.uri)) != each.sha256:
+            timeline.violate("an export is the job's", f"{file} of {each.name} has other bytes")
+        elif each.state == "replaced" and (each.source, each.format) not in current:
+            timeline.violate("an export is the job's", f"{file} of {each.name} went to another recording")
+    owners = Counter(each.uri for each in files if each.state == "written")
+    for uri, number in owners.items():
+        if number > 1:
+            timeline.violate("an export is the job's", f"{_shorten(uri)} is written by {number} jobs")
+    for uri in sorted(there.keys() - {each.uri for each in files}):
+        timeline.violate("an export appears once", f"{_shorten(uri)} belongs to no job")
+    timeline.note(f"exported: {len(there)} files")
+
+
+def _shorten(uri: str | None) -> str:
+    """The address without the folder of this run, which is another each time."""
+    return "/".join(str(uri).split("/")[-2:])

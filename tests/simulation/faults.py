@@ -37,7 +37,11 @@ class Edges:
     broker: Broker
     objects: Objects
     exported: Objects
-    """Where transcripts are written for others."""
+    """The bucket that transcripts are written to for others."""
+    filed: Objects
+    """How the folder fails that transcripts are written to for others; nothing is stored in it."""
+    watched: Objects
+    """Somebody else's bucket, in which recordings appear."""
     engines: EngineFaults = field(default_factory=EngineFaults)
 
 
@@ -226,7 +230,12 @@ class FaultInjector:
         full = self._random.random() < 0.4
         said = "is full" if full else f"refuses {share:.0%}"
         name, objects = self._random.choice(
-            [("object store", self._edges.objects), ("bucket of exports", self._edges.exported)]
+            [
+                ("object store", self._edges.objects),
+                ("bucket of exports", self._edges.exported),
+                ("folder of exports", self._edges.filed),
+                ("watched bucket", self._edges.watched),
+            ]
         )
         self._timeline.note(f"the {name} {said} for {seconds} s")
         objects.full, objects.refused = full, 0.0 if full else share
@@ -235,12 +244,17 @@ class FaultInjector:
         self._timeline.note(f"the {name} is back")
 
     def _unmount_share(self) -> None:
-        share, seconds = self._fleet.share, self._random.choice([20, 120, 600])
-        away = share.with_name("share-away")
+        """The share of the recordings, or the one that transcripts are written to."""
+        if self._random.random() < 0.7:
+            share, name, seconds = self._fleet.share, "share", self._random.choice([20, 120, 600])
+        else:
+            share, name = self._fleet.exported, "folder of exports"
+            seconds = self._random.choice([20, 60, 200])
+        away = share.with_name(f"{share.name}-away")
         if not share.exists():
             return
-        self._timeline.note(f"the share is away for {seconds} s")
+        self._timeline.note(f"the {name} is away for {seconds} s")
         share.rename(away)
         self._scheduler.sleep(seconds)
         away.rename(share)
-        self._timeline.note("the share is back")
+        self._timeline.note(f"the {name} is back")

@@ -25,6 +25,7 @@ from tests.simulation.broker import Broker
 from tests.simulation.exports import BUCKET
 from tests.simulation.objects import Objects, SimulatedStore
 from tests.simulation.product import Product
+from tests.simulation.quotas import PRICE_PER_HOUR, Limits
 from tests.simulation.scheduler import NS, Process, Scheduler
 from tests.simulation.shares import IN_FLIGHT, SHARES
 from tests.simulation.timeline import Timeline
@@ -175,15 +176,16 @@ class Fleet:
         objects: Objects,
         folder: Path,
         database_url: str,
+        limits: Limits,
         older: Product | None = None,
     ) -> None:
         self.database_url = database_url
-        self.present, self.older = Product(), older
+        self.present, self.older, self._limits = Product(), older, limits
         self.scheduler, self._timeline = scheduler, timeline
         self._broker, self._objects, self._folder = broker, objects, folder
         self.outside = Process("world")
         self.calm = self.closing = False
-        self.share = folder / "share"
+        self.share, self.exported = folder / "share", folder / "exported"
         self.workers: dict[str, RunningWorker] = {}
         self.apis: dict[str, RunningApi] = {}
         self.processes: dict[str, Process] = {}
@@ -246,11 +248,15 @@ class Fleet:
             models={"simulated": "simulated"},
             worker_name=name,
             source_roots=(self.share,),
-            output_prefixes=(BUCKET,),
+            output_prefixes=(BUCKET, f"{self.exported.as_uri()}/"),
             s3_public_endpoint_url="https://objects.example.org",
             concurrency=3,
             shares=dict(SHARES),
-            quotas={project: {"jobs_in_flight": most} for project, most in IN_FLIGHT.items()},
+            quotas={
+                **{project: {"jobs_in_flight": most} for project, most in IN_FLIGHT.items()},
+                **self._limits.settings,
+            },
+            price_per_hour=PRICE_PER_HOUR,
             engine_slots=6,
             heartbeat_seconds=10.0,
             sweep_seconds=60.0,

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from tests.simulation.database import Observer
+from tests.simulation.quotas import Limits, Used
 from tests.simulation.scheduler import BEGAN, NS, Process, Scheduler
 from tests.simulation.shares import Shares
 from tests.simulation.timeline import Timeline
@@ -74,7 +75,13 @@ class History:
     """`owners` are the processes of workers, by id."""
 
     def __init__(
-        self, observer: Observer, scheduler: Scheduler, timeline: Timeline, owners: dict[str, Process]
+        self,
+        observer: Observer,
+        scheduler: Scheduler,
+        timeline: Timeline,
+        owners: dict[str, Process],
+        limits: Limits,
+        bound_s: float,
     ) -> None:
         self._observer = observer
         self._scheduler, self._timeline, self._owners = scheduler, timeline, owners
@@ -85,7 +92,10 @@ class History:
         self._unknown: set[tuple[str, int]] = set()
         self._endings: dict[str, Counter[str]] = defaultdict(Counter)
         self._received: dict[str, Counter[str]] = defaultdict(Counter)
-        self._shares = Shares()
+        self._shares = Shares(bound_s)
+        self._used = Used(observer, scheduler, limits)
+        self._projects: dict[str, str] = {}
+        """Of the jobs that have been claimed."""
         self.running: dict[str, str] = {}
         """The worker of each running job."""
         self.submitted: list[str] = []
@@ -94,6 +104,8 @@ class History:
         self.changed_by_people: set[str] = set()
         self.fleet_is_calm: Callable[[], bool] = lambda: True
         """Whether nothing outside a worker keeps it from its work now."""
+        self.excuses: Callable[[str | None, str | None, str], bool] = lambda _uri, _etag, _code: False
+        """Whether a job of this source may fail with this code, for what has happened to its recording."""
 
     def collect(self, committer: Process, told: bool) -> None:
         """Judge what this process has just committed; `told`: it learns of that."""
@@ -108,6 +120,7 @@ class History:
                 self._violate("who holds the job saves", job, what)
             elif chunk is not None:
                 self._note_chunk(job, chunk, saved=new.attempt is not None)
+                self._used.note_bill(self._projects.get(job, ""))
             elif old.state is None:
                 self.submitted.append(job)
                 self.expected.setdefault(job, Expected(f"other job {len(self.submitted)}"))
@@ -148,6 +161,10 @@ class History:
             for state, times in endings.items():
                 if (told := self._received[job][state]) < times:
                     self._violate("no webhook is lost", job, f"{state} {times} times, and told {told} times")
+
+    def check_quotas(self) -> None:
+        """Quotas are judged by what was billed."""
+        self._used.check(self._timeline)
 
     # --- laws -----------------------------------------------------------------------------------------------
 
@@ -199,6 +216,9 @@ class History:
             )
         if unfair := self._shares.find_unfair(new.project):
             self._violate("fair share within its bound", job, unfair)
+        if excess := self._used.find_excess(new.project, job):
+            self._violate("a quota holds", job, f"claimed for {new.project} when {excess}")
+        self._projects[job] = new.project
         if new.forecast_seconds is None:
             self._violate("a claim is charged", job, f"{new.project} was not charged")
         self._shares.claim(new.project, job, new.done_seconds, new.forecast_seconds or new.done_seconds)
@@ -268,12 +288,16 @@ class History:
         deserved = self.expected[job].codes if job in self.expected else frozenset[str]()
         if new.state == "failed":
             crashed = new.error_code == "poison" and new.crashes >= CRASHES  # each was judged
-            if new.error_code not in deserved and not crashed:
+            if new.error_code not in deserved and not crashed and not self._is_excused(job, new):
                 self._violate("no fault of the surroundings fails a job", job, f"failed as {new.error_code}")
         elif new.state == "done" and deserved:
             self._violate("bad input is refused", job, f"done, and it deserves {sorted(deserved)}")
         elif new.state == "cancelled" and job not in self.changed_by_people:
             self._violate("only people cancel", job, "cancelled, and nobody asked")
+
+    def _is_excused(self, job: str, new: Row) -> bool:
+        sources = self._observer.rows("SELECT source_uri, source_etag FROM jobs WHERE id = ?", job)
+        return any(self.excuses(uri, etag, str(new.error_code)) for uri, etag in sources)
 
     def _violate(self, law: str, job: str, what: str) -> None:
         self._timeline.violate(law, f"{self._name(job)}: {what}")

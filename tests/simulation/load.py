@@ -9,16 +9,17 @@ import numpy as np
 import soundfile
 
 from spool import failpoints
+from spool.domain.archive.outputs import JobOutput
 from spool.domain.jobs import Source
 from spool.domain.options import AskedOptions
 from spool.errors import SpoolError, StorageError
 from spool.ids import new_id
 from spool.store.jobs import NewJob, cancel_job, create_job, retry_job
 from tests.simulation.engine import POISON, RATE
-from tests.simulation.exports import make_output
+from tests.simulation.exports import BUCKET, make_output
 from tests.simulation.fleet import Fleet, RunningApi
 from tests.simulation.history import Expected, History
-from tests.simulation.shares import PROJECTS
+from tests.simulation.shares import PROJECTS, WEIGHTS
 from tests.simulation.timeline import Timeline
 
 DESERVED = {
@@ -129,7 +130,7 @@ class Load:
 
     def _new_job(self, job_id: str, number: int, source: Source, sha256: str | None) -> NewJob:
         asked = AskedOptions.model_validate({"model": "simulated", "speech_detector": False})
-        project = self._random.choices(PROJECTS, [3, 6, 1])[0]
+        project = self._random.choices(PROJECTS, list(WEIGHTS.values()))[0]
         return NewJob(
             source,
             asked.job_options(),
@@ -138,8 +139,12 @@ class Load:
             received_sha256=sha256,
             reuse=self._random.random() < 0.3,
             project=project,
-            output=make_output(project, number) if self._random.random() < EXPORTED else None,
+            output=self._make_output(project, number) if self._random.random() < EXPORTED else None,
         )
+
+    def _make_output(self, project: str, number: int) -> JobOutput:
+        root = self._random.choice([BUCKET, f"{self._fleet.exported.as_uri()}/"])
+        return make_output(root, project, number)
 
     def _change_one(self, api: RunningApi) -> None:
         """Ask for a change of a job, mostly of one that runs."""

@@ -28,6 +28,11 @@ class Objects:
         self.full = False
 
 
+def etag_of(sha256: str) -> str:
+    """The ETag of an object with this SHA-256."""
+    return sha256[:16]
+
+
 class SimulatedStore:
     """An `ObjectStore`."""
 
@@ -89,7 +94,7 @@ class SimulatedStore:
 
     def _info(self, key: str) -> ObjectInfo:
         data, modified, digest = self._objects.stored[key]
-        return ObjectInfo(key, len(data), digest[:16], digest, modified.astimezone(UTC))
+        return ObjectInfo(key, len(data), etag_of(digest), digest, modified.astimezone(UTC))
 
     def _answer(self) -> None:
         _answer(self._objects, self._errors)

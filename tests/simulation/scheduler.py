@@ -20,8 +20,8 @@ from spool import clock
 from tests.simulation.product import Product
 
 NS = 1_000_000_000
-BEGAN = 1_800_000_000 * NS
-"""The instant at which every run begins, in Unix nanoseconds: 2027-01-15."""
+BEGAN = 1_801_439_760 * NS
+"""The instant at which every run begins, in Unix nanoseconds: 2027-01-31, four minutes before midnight."""
 MOST_TURNS_AT_ONCE = 1_000_000
 
 

@@ -1,8 +1,10 @@
 """The database of a simulation on SQLite: in memory, with the one write lock that SQLite has."""
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -116,14 +118,14 @@ class SqliteDatabase(SimulatedDatabase):
         connection.create_function("julianday", 1, lambda _: self._now().timestamp() / 86400 + 2440587.5)
 
     def _now(self) -> datetime:
-        return datetime.fromtimestamp((BEGAN + self._scheduler.now_ns) // 1_000_000 / 1000, UTC)
+        return _at(self._milliseconds())
+
+    def _milliseconds(self) -> int:
+        return (BEGAN + self._scheduler.now_ns) // 1_000_000
 
     def _strftime(self, _: str, moment: str, *changes: str) -> str:
-        now = self._now()
         assert moment == "now", moment
-        for change in changes:
-            now += timedelta(seconds=float(change.removesuffix(" seconds")))
-        return f"{now:%Y-%m-%d %H:%M:%S}.{now.microsecond // 1000:03d}"
+        return _as_text(self._milliseconds(), changes)
 
     def _begin(self, process: Process, connection: Connection) -> None:
         self._pause()
@@ -162,3 +164,16 @@ class SqliteDatabase(SimulatedDatabase):
 
 def _refused(cause: str) -> exc.OperationalError:
     return exc.OperationalError("BEGIN", {}, Cut(cause))
+
+
+def _at(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+@lru_cache(1000)
+def _as_text(milliseconds: int, changes: Sequence[str]) -> str:
+    """A time as SQLite writes it; a statement asks for the same one for each of its rows."""
+    at = _at(milliseconds)
+    for change in changes:
+        at += timedelta(seconds=float(change.removesuffix(" seconds")))
+    return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d}"

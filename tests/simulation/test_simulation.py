@@ -4,15 +4,21 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from spool import clock
 from tests.simulation.mutations.defects import DEFECTS
 from tests.simulation.mutations.planting import DoesNotApply, mutate, plant
+from tests.simulation.mutations.trying import read_known
+from tests.simulation.quotas import seconds_to
 from tests.simulation.scheduler import NS, Process, Scheduler
-from tests.simulation.shrinking import Size, read_kept, shrink
+from tests.simulation.shrinking import Size, read_kept, read_sizes, shrink
 
+NEW_SEEDS = 6
+"""How many runs take a new seed each time, of some 18 s of a processor each."""
 LAST = re.compile(r"seed (\d+): (\S+) hours, (\d+) jobs, (\d+) faults, (\d+) violations, digest [0-9a-f]{16}")
 
 
@@ -67,7 +73,7 @@ def test_a_run_on_postgresql_can_be_replayed() -> None:
     """With a new seed, and twice: whatever waits for locks, the same comes of it."""
     new = Size(clock.time_ns() % 1_000_000, 1.0, 400.0, 200.0, 4, "postgresql")
     code, lines = simulate("--show", *new.options, timeout=280)
-    assert code == 0, lines
+    assert code == 0, f"make simulate SHRINK=1 {new.variables}\n" + "\n".join(lines)
     assert simulate("--show", *new.options, timeout=280) == (code, lines)
 
 
@@ -83,9 +89,13 @@ def test_a_run_that_breaks_a_law_is_made_smaller() -> None:
 
 
 @pytest.mark.integration
-def test_a_run_with_a_new_seed_is_clean() -> None:
-    code, lines = simulate("--hours", "0.8", "--jobs", "400", "--faults", "200")
-    assert code == 0, lines
+@pytest.mark.parametrize("number", range(NEW_SEEDS))
+def test_a_run_with_a_new_seed_is_clean(number: int, record_property: Callable[[str, object], None]) -> None:
+    seed = (clock.time_ns() + number) % 1_000_000
+    record_property("drawn", f"seed {seed}")
+    new = Size(seed, 0.5, 400, 200, 4)
+    code, lines = simulate(*new.options)
+    assert code == 0, f"make simulate SHRINK=1 {new.variables}\n" + "\n".join(lines)
 
 
 @pytest.mark.integration
@@ -131,6 +141,26 @@ def test_an_unknown_mutation_is_refused() -> None:
 @pytest.mark.parametrize("name", DEFECTS)
 def test_each_mutation_applies_to_the_present_text(name: str) -> None:
     compile(mutate(name, DEFECTS[name]), DEFECTS[name].module, "exec")
+
+
+def test_a_run_begins_shortly_before_a_month_ends() -> None:
+    scheduler = Scheduler(1, print)
+    assert seconds_to(scheduler, next_month=False) == seconds_to(scheduler, next_month=True) == 240
+    scheduler.now_ns += 300 * NS
+    assert seconds_to(scheduler, next_month=False) == 86_400 - 60
+    assert seconds_to(scheduler, next_month=True) == 28 * 86_400 - 60
+
+
+def test_a_run_is_written_as_it_is_read_and_replayed(tmp_path: Path) -> None:
+    size, file = Size(31, 0.5, 400, 200, 3, "postgresql"), tmp_path / "sizes.txt"
+    file.write_text(f"# a comment\na-name {size}\n", encoding="utf-8")
+    assert read_sizes(file, 1) == [(["a-name"], size)]
+    assert size.variables == "SEED=31 HOURS=0.5 JOBS=400 FAULTS=200 WORKERS=3 DATABASE=postgresql"
+
+
+def test_each_known_run_is_of_a_defect_and_on_its_database() -> None:
+    for name, size in read_known().items():
+        assert size.database == DEFECTS[name].database, name
 
 
 def test_a_mutation_of_a_module_that_is_imported_comes_too_late() -> None:

@@ -1,21 +1,28 @@
-"""A watched folder: files come into it, some of them slowly, and each becomes one job."""
+"""A watched folder and a watched bucket: what comes into them, in part slowly or twice, becomes one job."""
 
+import hashlib
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
+from spool import clock
 from spool.store.archive.sources import create_source
 from spool.store.database import Database
 from spool.tables.sources import NewSource
 from tests.simulation.database import Observer
 from tests.simulation.fleet import Fleet
 from tests.simulation.load import LENGTHS, number_bytes, recording
+from tests.simulation.objects import Objects, etag_of
 from tests.simulation.timeline import Timeline
 
-FOLDER = "watched"
+FOLDER, BUCKET = "watched", "archive"
 EVERY_S, SETTLE_S = 60.0, 30.0
 SLOWEST_S = 28.0
 """How long a file may take to be written; it must be shorter than `SETTLE_S`."""
 SLOW = 0.6
+REPLACED = 0.2
+"""How many objects take the place of another."""
+OPTIONS = {"model": "simulated", "speech_detector": False}
 
 
 class WatchedFolder:
@@ -30,12 +37,11 @@ class WatchedFolder:
 
     def watch(self, database: Database) -> None:
         """Have Spool watch the folder."""
-        request = {"options": {"model": "simulated", "speech_detector": False}, "project": "oral"}
         new = NewSource(
             project="oral",
             name="tapes",
             address=f"{self._folder.as_uri()}/",
-            request=request,
+            request={"options": OPTIONS, "project": "oral"},
             every_seconds=EVERY_S,
             settle_seconds=SETTLE_S,
         )
@@ -81,3 +87,80 @@ class WatchedFolder:
         query = "SELECT source_uri, count(*) FROM jobs WHERE source_kind = 'file' GROUP BY source_uri"
         jobs = dict(observer.rows(query))
         return [(path, jobs.get(path.as_uri(), 0)) for path in self._written]
+
+
+class WatchedBucket:
+    """Somebody who puts recordings into a bucket, and at times another one in the place of the first."""
+
+    def __init__(self, fleet: Fleet, objects: Objects, timeline: Timeline, files_an_hour: float) -> None:
+        self._fleet, self._objects, self._timeline = fleet, objects, timeline
+        self._files_an_hour = files_an_hour
+        self._random = fleet.scheduler.random
+        self._put: dict[str, list[str]] = {}
+        """The ETags of each object, the present one last."""
+        self._number = 0
+
+    def watch(self, database: Database) -> None:
+        """Have Spool watch the bucket."""
+        new = NewSource(
+            project="court",
+            name="sessions",
+            address=f"s3://{BUCKET}/",
+            request={"options": OPTIONS, "project": "court"},
+            every_seconds=EVERY_S,
+            settle_seconds=0,
+        )
+        with database.begin() as tx:
+            create_source(tx, new)
+
+    def run(self) -> None:
+        """Put objects there until there is to be no more load."""
+        scheduler = self._fleet.scheduler
+        while True:
+            scheduler.sleep(self._random.expovariate(self._files_an_hour / 3600))
+            if self._fleet.calm:
+                return
+            if self._put and self._random.random() < REPLACED:
+                key = self._random.choice(sorted(self._put))
+            else:
+                key = f"session-{len(self._put)}.wav"
+            self._number += 1
+            length = self._random.choice(LENGTHS[:4])
+            data = recording("good", length, 16)[:-2] + number_bytes(self._number)
+            sha256 = hashlib.sha256(data).hexdigest()
+            self._objects.stored[key] = data, clock.now(), sha256
+            self._put.setdefault(key, []).append(etag_of(sha256))
+            self._timeline.note(f"{key} is in the watched bucket, version {len(self._put[key])}")
+
+    def excuses(self, source: str | None, etag: str | None, code: str) -> bool:
+        """Whether a job of this object may fail so: the object has changed since."""
+        key = str(source).removeprefix(f"s3://{BUCKET}/")
+        return code == "source_changed" and key in self._put and etag != self._put[key][-1]
+
+    def is_taken(self, observer: Observer) -> bool:
+        """Whether the present version of each object has become a job."""
+        jobs = self._count_jobs(observer)
+        return all(jobs[key, etags[-1]] for key, etags in self._put.items())
+
+    def check(self, observer: Observer) -> None:
+        """Whether each version became one job at most, and the last one did."""
+        jobs = self._count_jobs(observer)
+        for (key, etag), number in sorted(jobs.items()):
+            if etag not in self._put.get(key, ()) or number > 1:
+                what = f"a version of {key} became {number} jobs"
+                self._timeline.violate("a version of an object becomes one job", what)
+        for name, error in observer.rows("SELECT name, error FROM sources WHERE error IS NOT NULL"):
+            self._timeline.note(f"the source {name} cannot be listed: {error}")
+        for key, etags in self._put.items():
+            if not jobs[key, etags[-1]]:
+                what = f"version {len(etags)} of {key} became no job"
+                self._timeline.violate("a version of an object becomes one job", what)
+
+    @staticmethod
+    def _count_jobs(observer: Observer) -> Counter[tuple[str, str]]:
+        query = (
+            "SELECT source_uri, source_etag, count(*) FROM jobs WHERE source_kind = 's3'"
+            " GROUP BY source_uri, source_etag"
+        )
+        rows = observer.rows(query)
+        return Counter({(uri.removeprefix(f"s3://{BUCKET}/"), etag): number for uri, etag, number in rows})

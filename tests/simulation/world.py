@@ -1,5 +1,6 @@
 """One run: a fleet, its load and its faults, until everything has ended, and what an audit says then."""
 
+import gc
 import os
 import random
 import shutil
@@ -8,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,30 +25,33 @@ from spool.tables.webhooks import NewWebhook
 from tests.simulation.broker import Broker
 from tests.simulation.database import DATABASES, DatabaseFaults, SimulatedDatabase
 from tests.simulation.engine import SimulatedChild
-from tests.simulation.exports import Bucket
+from tests.simulation.exports import Bucket, Folder, check_exports
 from tests.simulation.faults import Edges, FaultInjector
 from tests.simulation.fleet import Fleet
 from tests.simulation.history import History
 from tests.simulation.load import Load, fill_share
+from tests.simulation.nights import Nights
 from tests.simulation.objects import Objects, SimulatedStore
 from tests.simulation.postgresql import PostgresDatabase
 from tests.simulation.product import OlderProduct, Product, find_tree
+from tests.simulation.quotas import BY_DAY, Limits
 from tests.simulation.scheduler import NS, Process, Scheduler, Stalled
-from tests.simulation.shares import PROJECTS
+from tests.simulation.shares import BOUND_S, PROJECTS, WEIGHTS
 from tests.simulation.sqlite import SqliteDatabase
 from tests.simulation.timeline import Timeline
 from tests.simulation.triggers import make_script
 from tests.simulation.uploads import Uploads
-from tests.simulation.watching import WatchedFolder
+from tests.simulation.watching import BUCKET as WATCHED_BUCKET
+from tests.simulation.watching import WatchedBucket, WatchedFolder
 from worker.engine.audio_slots import SlotLayout
 from worker.engine.protocol import EngineOptions
 
 SETTLE_S = 4 * 3600.0
 """Within this time of the last fault everything has ended: a job that met outages waits up to ten minutes
 between its attempts."""
-WATCHED, UPLOADED = 0.2, 0.15
-"""For each job that is submitted, how many files come into the watched folder, and how many are uploaded in
-parts."""
+WATCHED, UPLOADED = 0.12, 0.15
+"""For each job that is submitted, how many files come into the watched folder and as many into the watched
+bucket, and how many are uploaded in parts."""
 PART_BYTES = 1 << 16
 LOOK_S = 10.0
 """How often exporters and watchers look, so that a run has less to do."""
@@ -70,6 +74,10 @@ class Plan:
     """The commit or folder of an older version, which half of the workers run."""
     stop_at_first: bool = False
     """End at the first violation."""
+
+    def jobs_of(self, project: str) -> float:
+        """How many jobs are expected of this project."""
+        return self.jobs_an_hour * self.hours / self.workers * WEIGHTS[project] / sum(WEIGHTS.values())
 
 
 @dataclass(frozen=True)
@@ -103,10 +111,12 @@ class World:
             self._database,
             faults,
             Broker(self._scheduler),
-            Objects(self._scheduler),
-            Objects(self._scheduler),
+            objects=Objects(self._scheduler),
+            exported=Objects(self._scheduler),
+            filed=Objects(self._scheduler),
+            watched=Objects(self._scheduler),
         )
-        self._bucket = Bucket(self._edges.exported)
+        limits = Limits.of_run(plan.hours / plan.workers, plan.jobs_of(BY_DAY))
         older = None if plan.older is None else OlderProduct(find_tree(plan.older, folder / "older"))
         self._fleet = Fleet(
             self._scheduler,
@@ -115,18 +125,35 @@ class World:
             self._edges.objects,
             folder,
             self._database.url,
+            limits,
             older,
         )
         fill_share(self._fleet.share)
+        self._bucket = Bucket(self._edges.exported)
+        self._folder = Folder(self._edges.filed, self._fleet.exported)
         self._observer = self._database.observe()
         migrations.upgrade(self._database.url)
         self._observer.run_script(make_script(self._database.dialect))
         self._database.finish_setup()
-        self._history = History(self._observer, self._scheduler, self.timeline, self._fleet.processes)
+        self._history = History(
+            self._observer,
+            self._scheduler,
+            self.timeline,
+            self._fleet.processes,
+            limits,
+            BOUND_S[plan.database],
+        )
+        self._nights = Nights(
+            self._fleet, self._database, self._observer, self.timeline, plan.workers + plan.apis
+        )
         self._injector = FaultInjector(
             self._fleet, self._edges, self._history, self.timeline, plan.faults_an_hour
         )
-        self._watched = WatchedFolder(self._fleet, self.timeline, plan.jobs_an_hour * WATCHED)
+        watched = plan.jobs_an_hour * WATCHED
+        self._watched = (
+            WatchedFolder(self._fleet, self.timeline, watched),
+            WatchedBucket(self._fleet, self._edges.watched, self.timeline, watched),
+        )
         self._uploads = Uploads(self._fleet, self._edges.objects, self.timeline, plan.jobs_an_hour * UPLOADED)
         self._connect()
         self._over = False
@@ -139,6 +166,7 @@ class World:
         edges.database_faults.noted = self.timeline.note
         edges.engines.heard = self._note_heard
         self._fleet.receive = self._receive
+        history.excuses = self._watched[1].excuses
         history.fleet_is_calm = lambda: not edges.database_faults.down
 
     def _note_heard(self, job: str, mark: str) -> None:
@@ -183,9 +211,10 @@ class World:
             fleet.start(name)
         load = Load(fleet, self._history, self.timeline, fleet.share, plan.jobs_an_hour)
         self._injector.cancel = load.cancel
-        self._watched.watch(database)
         self._scheduler.spawn(fleet.outside, "load", load.run)
-        self._scheduler.spawn(fleet.outside, "watched folder", self._watched.run)
+        for watched in self._watched:
+            watched.watch(database)
+            self._scheduler.spawn(fleet.outside, "watched", watched.run)
         self._scheduler.spawn(fleet.outside, "uploads", self._uploads.run)
         self._scheduler.spawn(fleet.outside, "faults", self._injector.run)
         self._scheduler.sleep(plan.hours / plan.workers * 3600)
@@ -200,6 +229,8 @@ class World:
         history, end = self._history, self._scheduler.now_ns + round(SETTLE_S * NS)
         while not self._has_settled() and self._scheduler.now_ns < end:
             self._scheduler.sleep(30)
+            if self._is_taken_in() and self._nights.pass_if_held():
+                end = self._scheduler.now_ns + round(SETTLE_S * NS)
         for job in history.submitted:
             if job not in history.ended:
                 name = history.expected[job].name
@@ -207,16 +238,20 @@ class World:
         self._scheduler.sleep(AFTER_S)
         self._fleet.close()
         history.check_webhooks()
-        self._watched.check(self._observer)
+        history.check_quotas()
+        for watched in self._watched:
+            watched.check(self._observer)
         self._uploads.check(self._observer)
-        self._bucket.check(self._observer, self._scheduler, self.timeline)
+        there = self._bucket.read() | self._folder.read()
+        check_exports(there, self._observer, self._scheduler, self.timeline)
 
     def _has_settled(self) -> bool:
         """Whether nobody waits for an answer, and every job has ended."""
-        history = self._history
-        if self._uploads.going_on or not self._watched.is_taken(self._observer):
-            return False
-        return len(history.ended) == len(history.submitted)
+        return self._is_taken_in() and len(self._history.ended) == len(self._history.submitted)
+
+    def _is_taken_in(self) -> bool:
+        """Whether all that was offered is a job."""
+        return not self._uploads.going_on and all(each.is_taken(self._observer) for each in self._watched)
 
     def _audit(self, database: Database) -> None:
         report = audit(database, SimulatedStore(self._edges.objects), remove_orphans=True)
@@ -234,6 +269,8 @@ class World:
             self._fleet.present,
             {
                 ("spool.objects.outputs", "write_object"): self._bucket.write,
+                ("spool.objects.outputs", "write_whole"): self._folder.write,
+                ("api.submission.connections", "s3_store"): partial(self._open_bucket, self._fleet.present),
                 ("spool.background.exporter", "LOOK_S"): LOOK_S,
                 ("api.watching.watcher", "LOOK_S"): LOOK_S,
                 ("api.submission.direct", "PART_BYTES"): PART_BYTES,
@@ -249,6 +286,13 @@ class World:
             for product in versions:
                 product.module("spool.clock").install(None)
                 product.module("spool.failpoints").install(None)
+
+    def _open_bucket(
+        self, product: Product, _settings: object, bucket: str, prefix: str = "", *, link: object = None
+    ) -> SimulatedStore:
+        """In place of `spool.objects.s3_store`."""
+        assert (bucket, prefix, link) == (WATCHED_BUCKET, "", None), bucket
+        return SimulatedStore(self._edges.watched, product)
 
     def _install_into(self, product: Product) -> None:
         scheduler, edges = self._scheduler, self._edges
@@ -267,6 +311,8 @@ class World:
             ),
             ("worker.app", "object_store"): lambda _: SimulatedStore(edges.objects, product),
             ("worker.app", "LiveIntake"): _NoLiveSessions,
+            ("worker.jobs.reuse", "s3_store"): partial(self._open_bucket, product),
+            ("worker.sources.fetch", "s3_store"): partial(self._open_bucket, product),
             ("worker.app", "DRAIN_SIGNALS"): (),  # they are for the process that all are in
             ("worker.jobs.lease", "_STARTS"): _LeaseStarts(scheduler, lease._Starts),
             ("spool.background.outbox_relay", "queue_depth"): edges.broker.queue_depth,
@@ -318,6 +364,8 @@ def run(plan: Plan, show: Callable[[str], None] | None = None) -> Ending:
     folder = Path(tempfile.mkdtemp(prefix="spool-simulation-", dir=memory if memory.is_dir() else None))
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     world = None
+    gc.freeze()  # a full collection would look through all modules each time
+    gc.set_threshold(50_000, 20, 20)
     try:
         world = World(plan, folder, show)
         return world.run()

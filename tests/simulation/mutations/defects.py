@@ -21,6 +21,7 @@ _LEASES = "spool.store.queue.leases"
 _ENDINGS = "spool.store.queue.endings"
 _CRASHES = "spool.store.queue.crashes"
 _OUTBOX = "spool.store.queue.outbox"
+_QUOTAS = "spool.store.queue.quotas"
 _CHUNKS = "spool.store.chunks"
 _ATTEMPT = "worker.jobs.attempt"
 
@@ -74,6 +75,14 @@ DEFECTS: dict[str, Defect] = {
         "    if project is None or not still_free(tx, rules.quotas, project):\n",
         "    if project is None:\n",
     ),
+    # What may be used.
+    "running-audio-not-counted": Defect(
+        "spool.domain.quotas",
+        "use.day_samples / SAMPLE_RATE + use.running_seconds",
+        "use.day_samples / SAMPLE_RATE",
+    ),
+    "day-never-ends": Defect(_QUOTAS, "_sums().where(cost_lines.c.day == today)", "_sums()"),
+    "spending-of-today-forgotten": Defect(_QUOTAS, "past + nanos, past", "past, past"),
     # Crashes.
     "outage-is-a-crash": Defect(_CRASHES, "    if row.owner_ended:\n", "    if True:\n"),
     "suspect-is-a-crash": Defect(_CRASHES, "        elif ended:\n", "        else:\n"),
@@ -161,6 +170,15 @@ DEFECTS: dict[str, Defect] = {
     "names-taken-from-others": Defect(
         "spool.store.archive.exports", "                continue\n", "                pass\n"
     ),
+    "share-not-looked-for": Defect(
+        "spool.background.exporter", '            self._folders.check(job.output["prefix"])\n', ""
+    ),
+    "half-a-file-in-sight": Defect(
+        "spool.objects.local", 'mkstemp(dir=temporary, prefix=".spool-")', "mkstemp(dir=temporary)"
+    ),
+    "new-version-not-seen": Defect(
+        "api.submission.listing", "Candidate(item.key, item.etag, ", 'Candidate(item.key, "", '
+    ),
     "growing-file-taken": Defect(
         "api.watching.watcher",
         "    if not turn.source.settle_seconds:\n        return True\n",
@@ -190,9 +208,7 @@ DEFECTS: dict[str, Defect] = {
         "worker.jobs.claim", "            context.job_gate.leave()\n", "            pass\n"
     ),
     # Rows that nothing but PostgreSQL has to lock.
-    "quota-row-not-locked": Defect(
-        "spool.store.queue.quotas", "own.with_for_update(skip_locked=not wait)", "own", "postgresql"
-    ),
+    "quota-row-not-locked": Defect(_QUOTAS, "own.with_for_update(skip_locked=not wait)", "own", "postgresql"),
     "claim-not-locked-for-a-chunk": Defect(
         _LEASES, "where(fence(claim)).with_for_update()).one", "where(fence(claim))).one", "postgresql"
     ),
