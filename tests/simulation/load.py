@@ -1,12 +1,14 @@
 """The recordings of a simulation, and the people who submit, cancel and retry jobs."""
 
 import io
+import wave
 from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 import soundfile
+from numpy.typing import NDArray
 
 from spool import failpoints
 from spool.domain.archive.outputs import JobOutput
@@ -52,12 +54,24 @@ def recording(kind: str, seconds: int, level: int) -> bytes:
         return b"This is not a recording.\n" * (10 + level)
     t = np.arange(4 * RATE, dtype=np.float32) / RATE
     burst = (0.01 * level * (t < 3.5) * np.sin(2 * np.pi * 220 * t)).astype(np.float32)
-    samples = np.resize(burst, seconds * RATE)
+    pcm = _as_pcm(np.append(burst, np.float32(POISON)))
+    samples = np.resize(pcm[:-1], seconds * RATE)
     if kind == "poison":
-        samples[len(samples) // 2] = POISON
+        samples[len(samples) // 2] = pcm[-1]
+    file = io.BytesIO()
+    with wave.open(file, "wb") as wav:
+        wav.setparams((1, 2, RATE, len(samples), "NONE", ""))
+        wav.writeframes(samples.tobytes())
+    return file.getvalue()
+
+
+def _as_pcm(samples: NDArray[np.float32]) -> NDArray[np.int16]:
+    """As a writer of 16-bit files rounds them."""
     file = io.BytesIO()
     soundfile.write(file, samples, RATE, format="WAV", subtype="PCM_16")
-    return file.getvalue()
+    file.seek(0)
+    pcm: NDArray[np.int16] = soundfile.read(file, dtype="int16")[0]
+    return pcm
 
 
 def number_bytes(number: int) -> bytes:

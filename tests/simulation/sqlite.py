@@ -1,7 +1,7 @@
 """The database of a simulation on SQLite: in memory, with the one write lock that SQLite has."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -113,9 +113,14 @@ class SqliteDatabase(SimulatedDatabase):
         connection.execute("PRAGMA synchronous=OFF")
         self._dead.discard(id(connection))  # the id of one that is closed
         connections.append(connection)
-        connection.create_function("strftime", -1, self._strftime)
-        connection.create_function("date", 1, lambda _: f"{self._now():%Y-%m-%d}")
-        connection.create_function("julianday", 1, lambda _: self._now().timestamp() / 86400 + 2440587.5)
+        functions: dict[str, tuple[int, Callable[..., object]]] = {
+            "strftime": (-1, self._strftime),
+            "date": (1, lambda _: f"{self._now():%Y-%m-%d}"),
+            "julianday": (1, lambda _: self._now().timestamp() / 86400 + 2440587.5),
+        }
+        for name, (arguments, function) in functions.items():
+            # Time stands still while a statement runs, so once for each is enough.
+            connection.create_function(name, arguments, function, deterministic=True)
 
     def _now(self) -> datetime:
         return _at(self._milliseconds())
