@@ -1,23 +1,25 @@
-"""What a transcript's own words say against it: words that the model is unsure of, and words that repeat.
+"""What speaks against a transcript: words that the model is unsure of, speech without words, and words that
+repeat.
 
 A model that does not know the language of a recording rarely fails: it writes fluent words of its own
-language, with little confidence, or the same ones again and again. How the limits were found is in
-docs/accuracy.md.
+language, with little confidence, or the same ones again and again, or none at all. How the limits were found
+is in docs/accuracy.md.
 """
 
 from collections.abc import Iterator, Sequence
 
 from spool.catalogue.entries import load_catalogue
-from spool.domain.archive.review import review_passages
+from spool.domain.archive.review import ReviewPassage, review_passages
 from spool.domain.spacing import join_words
-from spool.domain.transcript import Transcript, Word
+from spool.domain.transcript import SpeechSpan, Transcript, Word
 from spool.wer import normal_words
 
 UNSURE = 0.4
 """A passage of words with a mean confidence below 0.6 is one that the model did not understand."""
 LEAST_WORDS = 5
 SHARE = 0.1
-"""Of a recording's words, in such passages, so that the recording is flagged."""
+"""Of a recording's words, in such passages, so that the recording is flagged; and of its speech, without
+words."""
 LOOP_TIMES, LOOP_WORDS = 3, 9
 """Words that repeat: so often in a row, and so many of them in all."""
 LONG_LOOP = 10
@@ -26,7 +28,7 @@ LONG_LOOP = 10
 
 def warn_of_doubts(transcript: Transcript, languages: Sequence[str]) -> tuple[str, ...]:
     """At most one warning, for people. languages: those of the model, none if nobody knows."""
-    doubts = (*_unsure(transcript, languages), *_repeated(transcript.words))
+    doubts = (*_misheard(transcript, languages), *_repeated(transcript.words))
     if not doubts:
         return ()
     model = next(_with_more_languages(transcript.model.name), "MODEL") if len(languages) == 1 else "MODEL"
@@ -49,26 +51,35 @@ def _with_more_languages(model: str) -> Iterator[str]:
     )
 
 
-def _unsure(transcript: Transcript, languages: Sequence[str]) -> Iterator[str]:
-    unsure = [
-        passage
-        for passage in review_passages(transcript)
-        if passage.words >= LEAST_WORDS and passage.doubts.confidence > UNSURE
-    ]
-    words = sum(passage.words for passage in unsure)
-    if not words or words < SHARE * len(transcript.words):
+def _misheard(transcript: Transcript, languages: Sequence[str]) -> Iterator[str]:
+    passages = review_passages(transcript)
+    found = [*_unsure(passages, len(transcript.words)), *_unwritten(passages, transcript.speech)]
+    if not found:
         return
-    share = "most" if words > len(transcript.words) / 2 else f"{words / len(transcript.words):.0%}"
     other = (
         f"the language may not be the model's ({languages[0]})"
         if len(languages) == 1
         else "the language may be another one"
     )
-    first = clock(unsure[0].start_seconds)
-    yield (
-        f"{transcript.model.name} is unsure of {share} of the words, first at {first}: "
-        f"{other}, or the speech is hard to hear."
-    )
+    yield f"{transcript.model.name} {', and '.join(found)}: {other}, or the speech is hard to hear."
+
+
+def _unsure(passages: Sequence[ReviewPassage], of_words: int) -> Iterator[str]:
+    unsure = [
+        passage for passage in passages if passage.words >= LEAST_WORDS and passage.doubts.confidence > UNSURE
+    ]
+    words = sum(passage.words for passage in unsure)
+    if words and words >= SHARE * of_words:
+        share = "most" if words > of_words / 2 else f"{words / of_words:.0%}"
+        yield f"is unsure of {share} of the words, first at {clock(unsure[0].start_seconds)}"
+
+
+def _unwritten(passages: Sequence[ReviewPassage], spans: Sequence[SpeechSpan]) -> Iterator[str]:
+    silent = [passage for passage in passages if not passage.words]
+    seconds = sum(passage.end_seconds - passage.start_seconds for passage in silent)
+    if silent and seconds >= SHARE * sum(span.end - span.start for span in spans if span.label == "speech"):
+        length = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+        yield f"wrote nothing for {length} of speech, first at {clock(silent[0].start_seconds)}"
 
 
 def _repeated(words: Sequence[Word]) -> Iterator[str]:

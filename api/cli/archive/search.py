@@ -115,7 +115,7 @@ def search(
     The newest recording comes first. With `--sound` or `--spelling` the likeliest places do, and `--json` has
     beside the `items` what was searched, as `sounds`.
     """
-    if not words and not by_sound.to_request():
+    if not any(map(str.strip, words)) and not by_sound.to_request():
         _print_collections(server)
         return
     with server.connect() as spool:

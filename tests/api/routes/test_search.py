@@ -68,7 +68,9 @@ def test_a_search_for_nothing_says_what_can_be_searched(
     assert invoke(main, command).stdout == "Nothing is transcribed yet.\n"
     done(http, live, recordings, "he kept the light")
     done(http, live, recordings, "they kept watch")
-    assert "default: 2 transcripts\nSearch them with `spool search WORD" in invoke(main, command).stdout
+    for nothing in ([], [""]):
+        said = invoke(main, [*command, *nothing]).stdout
+        assert "default: 2 transcripts\nSearch them with `spool search WORD" in said
     (project,) = json.loads(invoke(main, [*command, "--json"]).stdout)
     assert (project["project"], project["counts"]["done"]) == ("default", 2)
 

@@ -1,9 +1,10 @@
-"""What a transcript's own words say against it, as a person reads it on the job."""
+"""What speaks against a transcript, as a person reads it on the job."""
 
 import pytest
 
 from ops.testbed.running_api import transcript_of
 from spool.domain import Transcript
+from spool.domain.transcript import SpeechSpan
 from worker.jobs.doubts import warn_of_doubts
 
 ENGLISH = ("en",)
@@ -39,6 +40,35 @@ def test_a_part_of_a_recording_is_told_by_its_share() -> None:
     ]
     [warning] = warn_of_doubts(sure.model_copy(update={"words": tuple(words)}), ENGLISH)
     assert warning.startswith("demo-tdt is unsure of 25% of the words, first at 1:00:")
+
+
+def speech(*stretches: tuple[float, float]) -> tuple[SpeechSpan, ...]:
+    return tuple(SpeechSpan(start=start, end=end, label="speech") for start, end in stretches)
+
+
+def test_speech_without_words_is_told() -> None:
+    silent = heard("").model_copy(update={"speech": speech((0.0, 7.1), (9.0, 150.0))})
+    [warning] = warn_of_doubts(silent, ENGLISH)
+    assert warning.startswith(
+        "demo-tdt wrote nothing for 2 min of speech, first at 0:00: the language may not be the model's "
+        "(en), or the speech is hard to hear. Listen to it, or transcribe it with another model: spool rerun"
+    )
+    unsure = heard("Guten Tag is Heiserham's Hambuggum", 0.43)
+    [warning] = warn_of_doubts(
+        unsure.model_copy(update={"speech": speech((0.0, 3.0), (63.0, 70.0))}), ENGLISH
+    )
+    assert "words, first at 0:00, and wrote nothing for 7 s of speech, first at 1:03: the" in warning
+
+
+@pytest.mark.parametrize(
+    "spans",
+    [((0.0, 3.3),), ((0.0, 60.0), (61.0, 62.5)), ((0.0, 1.9),)],
+    ids=["words near all of it", "less than a tenth", "too short to tell"],
+)
+def test_little_speech_without_words_is_not_told(spans: tuple[tuple[float, float], ...]) -> None:
+    said = int(2 * spans[0][1]) if spans[0][1] > 2 else 0
+    transcript = heard(" ".join(f"word{at}" for at in range(said)))
+    assert not warn_of_doubts(transcript.model_copy(update={"speech": speech(*spans)}), ENGLISH)
 
 
 @pytest.mark.parametrize(
