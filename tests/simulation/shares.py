@@ -8,6 +8,7 @@ they were charged.
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from spool.store import UNKNOWN_SECONDS
 from tests.simulation.quotas import BY_DAY, BY_MONTH
@@ -24,6 +25,23 @@ BOUND_S: Mapping[str, float] = {"sqlite": 3 * UNKNOWN_SECONDS, "postgresql": 6 *
 threads of a worker may all take a job of the same project."""
 
 
+class _Claim(NamedTuple):
+    """Its number among all; how much was decoded before, and how much is expected to be at the job's end."""
+
+    number: int
+    done_s: float
+    expected_s: float
+
+
+@dataclass
+class _Wait:
+    """Of two projects that wait together: how far the first was ahead when that began, and after how many
+    claims."""
+
+    lead: float
+    claims: int
+
+
 @dataclass
 class Shares:
     """How much audio each project has had over its share, and how much when it began to wait with another."""
@@ -31,33 +49,43 @@ class Shares:
     bound_s: float
     served: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     running: Counter[str] = field(default_factory=Counter)
-    _since: dict[tuple[str, str], float] = field(default_factory=dict)
-    _claims: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """Of each running job: how much was decoded before, and how much is expected to be at its end."""
+    _since: dict[tuple[str, str], "_Wait"] = field(default_factory=dict)
+    _claims: dict[str, "_Claim"] = field(default_factory=dict)
+    """Of each running job."""
+    _made: int = 0
+    """How many claims there were."""
 
     def claim(self, project: str, job: str, done_s: float, expected_s: float) -> None:
         """A project got a job of which so much was decoded, and so much is expected to be at its end."""
         self.running[project] += 1
-        self._claims[job] = done_s, expected_s
+        self._made += 1
+        self._claims[job] = _Claim(self._made, done_s, expected_s)
         self._serve(project, expected_s - done_s)
 
     def end(self, project: str, job: str, done_s: float | None) -> None:
         """A job runs no more: so much is decoded, or what was there was reused."""
         self.running[project] -= 1
-        before_s, expected_s = self._claims.pop(job)
-        self._serve(project, (before_s if done_s is None else done_s) - expected_s)
+        claim = self._claims.pop(job)
+        returned = (claim.done_s if done_s is None else done_s) - claim.expected_s
+        self._serve(project, returned)
+        # What was charged before two projects waited together, and is returned since, gives neither anything.
+        for (one, other), wait in self._since.items():
+            if claim.number <= wait.claims and project in (one, other):
+                wait.lead += returned / SHARES.get(project, 1.0) * (1 if one == project else -1)
 
     def look(self, waiting: Collection[str]) -> None:
         """These projects have jobs that could run now, unless a quota by day or month holds them; in
         order."""
         free = [each for each in waiting if not self.is_full(each) and each not in (BY_DAY, BY_MONTH)]
         pairs = {(one, other) for one in free for other in free if one != other}
-        self._since = {pair: self._since.get(pair, self._lead(*pair)) for pair in pairs}
+        self._since = {
+            pair: self._since.get(pair) or _Wait(self._lead(*pair), self._made) for pair in sorted(pairs)
+        }
 
     def find_unfair(self, project: str) -> str | None:
         """What is unfair about a claim of this project, before it is counted."""
-        for (one, other), since in self._since.items():
-            ahead = self._lead(one, other) - since
+        for (one, other), wait in self._since.items():
+            ahead = self._lead(one, other) - wait.lead
             if one == project and ahead > self.bound_s:
                 return f"{one} got {ahead:.0f} s more than its share while {other} waited"
         return None
