@@ -37,16 +37,7 @@ class WatchedFolder:
 
     def watch(self, database: Database) -> None:
         """Have Spool watch the folder."""
-        new = NewSource(
-            project="oral",
-            name="tapes",
-            address=f"{self._folder.as_uri()}/",
-            request={"options": OPTIONS, "project": "oral"},
-            every_seconds=EVERY_S,
-            settle_seconds=SETTLE_S,
-        )
-        with database.begin() as tx:
-            create_source(tx, new)
+        _watch(database, "oral", "tapes", f"{self._folder.as_uri()}/", SETTLE_S)
 
     def run(self) -> None:
         """Write files until there is to be no more load."""
@@ -102,16 +93,7 @@ class WatchedBucket:
 
     def watch(self, database: Database) -> None:
         """Have Spool watch the bucket."""
-        new = NewSource(
-            project="court",
-            name="sessions",
-            address=f"s3://{BUCKET}/",
-            request={"options": OPTIONS, "project": "court"},
-            every_seconds=EVERY_S,
-            settle_seconds=0,
-        )
-        with database.begin() as tx:
-            create_source(tx, new)
+        _watch(database, "court", "sessions", f"s3://{BUCKET}/", 0)
 
     def run(self) -> None:
         """Put objects there until there is to be no more load."""
@@ -164,3 +146,16 @@ class WatchedBucket:
         )
         rows = observer.rows(query)
         return Counter({(uri.removeprefix(f"s3://{BUCKET}/"), etag): number for uri, etag, number in rows})
+
+
+def _watch(database: Database, project: str, name: str, address: str, settle_s: float) -> None:
+    new = NewSource(
+        project=project,
+        name=name,
+        address=address,
+        request={"options": OPTIONS, "project": project},
+        every_seconds=EVERY_S,
+        settle_seconds=settle_s,
+    )
+    with database.begin() as tx:
+        create_source(tx, new)
