@@ -81,7 +81,6 @@ class History:
         timeline: Timeline,
         owners: dict[str, Process],
         limits: Limits,
-        bound_s: float,
     ) -> None:
         self._observer = observer
         self._scheduler, self._timeline, self._owners = scheduler, timeline, owners
@@ -92,7 +91,7 @@ class History:
         self._unknown: set[tuple[str, int]] = set()
         self._endings: dict[str, Counter[str]] = defaultdict(Counter)
         self._received: dict[str, Counter[str]] = defaultdict(Counter)
-        self._shares = Shares(bound_s)
+        self._shares = Shares()
         self._used = Used(observer, scheduler, limits)
         self._projects: dict[str, str] = {}
         """Of the jobs that have been claimed."""

@@ -1,8 +1,7 @@
 """The law of fair shares, over the history of claims: projects that wait together get audio by their shares.
 
 While two projects both have jobs that could run, what one gets more than the other by their shares stays
-within a bound, however long they wait: their largest turns, and what the recordings that run are shorter than
-they were charged.
+within a bound, however long they wait.
 """
 
 from collections import Counter, defaultdict
@@ -20,9 +19,10 @@ WEIGHTS = {"oral": 26, "court": 52, "radio": 8, BY_DAY: 7, BY_MONTH: 7}
 """The projects, and how much each of them submits."""
 PROJECTS = tuple(WEIGHTS)
 
-BOUND_S: Mapping[str, float] = {"sqlite": 3 * UNKNOWN_SECONDS, "postgresql": 6 * UNKNOWN_SECONDS}
-"""By database. On PostgreSQL claims that are made at the same time do not see each other's charges: the three
-threads of a worker may all take a job of the same project."""
+BOUND_S = 6 * UNKNOWN_SECONDS
+"""The largest turns of both, and what may be beyond them: all jobs that run may be charged for audio that
+they do not have, and their project claims that again, while one that came meanwhile has begun behind these
+charges. And on PostgreSQL claims that are made at the same time do not see each other's charges."""
 
 
 class _Claim(NamedTuple):
@@ -46,7 +46,6 @@ class _Wait:
 class Shares:
     """How much audio each project has had over its share, and how much when it began to wait with another."""
 
-    bound_s: float
     served: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     running: Counter[str] = field(default_factory=Counter)
     _since: dict[tuple[str, str], "_Wait"] = field(default_factory=dict)
@@ -68,10 +67,11 @@ class Shares:
         claim = self._claims.pop(job)
         returned = (claim.done_s if done_s is None else done_s) - claim.expected_s
         self._serve(project, returned)
-        # What was charged before two projects waited together, and is returned since, gives neither anything.
-        for (one, other), wait in self._since.items():
-            if claim.number <= wait.claims and project in (one, other):
-                wait.lead += returned / SHARES.get(project, 1.0) * (1 if one == project else -1)
+        # What was charged before two projects waited together, and is returned since, may be claimed again by
+        # the project itself, and is nothing that the other one got.
+        for (_, other), wait in self._since.items():
+            if claim.number <= wait.claims and other == project:
+                wait.lead -= returned / SHARES.get(project, 1.0)
 
     def look(self, waiting: Collection[str]) -> None:
         """These projects have jobs that could run now, unless a quota by day or month holds them; in
@@ -86,7 +86,7 @@ class Shares:
         """What is unfair about a claim of this project, before it is counted."""
         for (one, other), wait in self._since.items():
             ahead = self._lead(one, other) - wait.lead
-            if one == project and ahead > self.bound_s:
+            if one == project and ahead > BOUND_S:
                 return f"{one} got {ahead:.0f} s more than its share while {other} waited"
         return None
 

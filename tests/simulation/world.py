@@ -36,7 +36,7 @@ from tests.simulation.postgresql import PostgresDatabase
 from tests.simulation.product import OlderProduct, Product, find_tree
 from tests.simulation.quotas import BY_DAY, Limits
 from tests.simulation.scheduler import NS, Process, Scheduler, Stalled
-from tests.simulation.shares import BOUND_S, PROJECTS, WEIGHTS
+from tests.simulation.shares import PROJECTS, WEIGHTS
 from tests.simulation.sqlite import SqliteDatabase
 from tests.simulation.timeline import Timeline
 from tests.simulation.triggers import make_script
@@ -135,14 +135,7 @@ class World:
         migrations.upgrade(self._database.url)
         self._observer.run_script(make_script(self._database.dialect))
         self._database.finish_setup()
-        self._history = History(
-            self._observer,
-            self._scheduler,
-            self.timeline,
-            self._fleet.processes,
-            limits,
-            BOUND_S[plan.database],
-        )
+        self._history = History(self._observer, self._scheduler, self.timeline, self._fleet.processes, limits)
         self._nights = Nights(
             self._fleet, self._database, self._observer, self.timeline, plan.workers + plan.apis
         )
