@@ -1,11 +1,23 @@
 // Rows times a matrix in 8-bit integers on an x86-64 CPU with VNNI: [rows, depth] x [depth, columns]. The weights lie in
-// panels of PANEL columns, four of the depth side by side, as one instruction multiplies them.
-// Sums are exact integers, and a row has a scale of its own: its bits do not depend on the rows beside it.
+// panels of PANEL columns, four of the depth side by side, as one instruction multiplies them; where the CPU has AMX, its
+// tiles take the same panels. Sums are exact integers, and a row has a scale of its own: its bits depend neither on the
+// rows beside it nor on the instructions.
 #include <immintrin.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <new>
+
+#if defined(__AMX_INT8__) && defined(__AVX512VNNI__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#define TILES 1
+#else
+#define TILES 0
+#endif
 
 #ifdef __AVX512VNNI__
 typedef __m512i lanes;
@@ -54,6 +66,10 @@ static const float MOST = 127.0f;
 static const float ROUNDING = 12582912.0f;      // 1.5 * 2^23: what is added to it is rounded to an integer
 static const unsigned INFINITE = 0x7f800000u;  // the bits of infinity; those of NaN are more
 
+static const int TILE = 16;          // rows of a tile, and columns of its sums
+static const int TILE_DEPTH = 64;    // of the depth, in one row of a tile
+static const int AT_HAND = 1 << 20;  // bytes of rows that stay in a core's cache while all panels pass
+
 typedef void (*ParallelFor)(int threads, void (*work)(void*), void* argument);
 
 namespace {
@@ -64,8 +80,22 @@ struct Product {
   float *out, *row_scale;
   unsigned char* row;
   int rows, depth, deep, columns, panels;
-  std::atomic<int> next_row{0}, next{0};
+  std::atomic<int> next_row, next;
 };
+
+// Whether the CPU has tiles and the system lets this process use them: it asks once.
+bool has_tiles() {
+#if TILES
+  const int request = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  static const bool granted = syscall(SYS_arch_prctl, request, tile_data) == 0;
+  return granted;
+#else
+  return false;
+#endif
+}
+
+int depth_step() { return has_tiles() ? TILE_DEPTH : FOUR; }
+int padded(int size, int step) { return (size + step - 1) / step * step; }
 
 // Numbers of a row as integers of -127 to 127, above ZERO. A row that is not finite has no scale: all of it becomes NaN.
 void quantise(Product* all, int row) {
@@ -92,6 +122,21 @@ void quantise(Product* all, int row) {
   for (int k = all->depth; k < all->deep; k++) to[k] = ZERO;
 }
 
+// What the sums of one row and panel stand for.
+inline void write(const Product& all, int row, int panel, const lanes (&sums)[WIDE]) {
+  const int first = panel * PANEL, columns = all.columns - first;
+  float edge[PANEL];
+  float* out = all.out + (long)row * all.columns + first;
+  float* to = columns < PANEL ? edge : out;
+#pragma GCC unroll 4
+  for (int w = 0; w < WIDE; w++) {
+    const int at = first + w * LANES;
+    const floats scale = times(load(all.scale + at), ::all(all.row_scale[row]));
+    store(to + w * LANES, fused(wide(minus(sums[w], load(all.sums + at))), scale, load(all.bias + at)));
+  }
+  for (int c = 0; c < columns && columns < PANEL; c++) out[c] = edge[c];
+}
+
 template <int ROWS>
 inline void multiply(const Product& all, int row, int panel) {
   lanes sums[ROWS][WIDE];
@@ -99,7 +144,7 @@ inline void multiply(const Product& all, int row, int panel) {
   for (int r = 0; r < ROWS; r++)
 #pragma GCC unroll 4
     for (int w = 0; w < WIDE; w++) sums[r][w] = zero();
-  const int deep = all.deep, first = panel * PANEL, columns = all.columns - first;
+  const int deep = all.deep;
   const signed char* weights = all.weights + (long)panel * deep * PANEL;
   const unsigned char* x = all.row + (long)row * deep;
   for (int k = 0; k < deep; k += FOUR, weights += FOUR * PANEL) {
@@ -116,18 +161,7 @@ inline void multiply(const Product& all, int row, int panel) {
     }
   }
 #pragma GCC unroll 8
-  for (int r = 0; r < ROWS; r++) {
-    float edge[PANEL];
-    float* out = all.out + (long)(row + r) * all.columns + first;
-    float* to = columns < PANEL ? edge : out;
-#pragma GCC unroll 4
-    for (int w = 0; w < WIDE; w++) {
-      const int at = first + w * LANES;
-      const floats scale = times(load(all.scale + at), ::all(all.row_scale[row + r]));
-      store(to + w * LANES, fused(wide(minus(sums[r][w], load(all.sums + at))), scale, load(all.bias + at)));
-    }
-    for (int c = 0; c < columns && columns < PANEL; c++) out[c] = edge[c];
-  }
+  for (int r = 0; r < ROWS; r++) write(all, row + r, panel, sums[r]);
 }
 
 template <int ROWS = AT_ONCE>
@@ -141,7 +175,64 @@ void quantise_rows(void* argument) {
   for (int row; (row = all->next_row.fetch_add(1)) < all->rows;) quantise(all, row);
 }
 
+#if TILES
+// Two tiles of rows by the two of a panel. The sums of all four are in tiles 0 to 3.
+template <int HIGH>
+inline void multiply_tiles(const Product& all, int row, int panel) {
+  const long deep = all.deep;
+  const signed char* weights = all.weights + panel * deep * PANEL;
+  const unsigned char* x = all.row + row * deep;
+  const int stride = FOUR * PANEL;
+  _tile_zero(0);
+  _tile_zero(1);
+  if (HIGH > 1) _tile_zero(2);
+  if (HIGH > 1) _tile_zero(3);
+  for (long k = 0; k < deep; k += TILE_DEPTH) {
+    const signed char* own = weights + k * PANEL;
+    _tile_loadd(4, x + k, deep);
+    _tile_loadd(6, own, stride);
+    _tile_loadd(7, own + FOUR * LANES, stride);
+    _tile_dpbusd(0, 4, 6);
+    _tile_dpbusd(1, 4, 7);
+    if (HIGH > 1) {
+      _tile_loadd(5, x + TILE * deep + k, deep);
+      _tile_dpbusd(2, 5, 6);
+      _tile_dpbusd(3, 5, 7);
+    }
+  }
+  alignas(64) int sums[HIGH * TILE][PANEL];
+  _tile_stored(0, sums[0], sizeof sums[0]);
+  _tile_stored(1, sums[0] + LANES, sizeof sums[0]);
+  if (HIGH > 1) _tile_stored(2, sums[TILE * (HIGH - 1)], sizeof sums[0]);
+  if (HIGH > 1) _tile_stored(3, sums[TILE * (HIGH - 1)] + LANES, sizeof sums[0]);
+  const int rows = std::min(HIGH * TILE, all.rows - row);
+  for (int r = 0; r < rows; r++) {
+    const lanes both[WIDE] = {load(sums[r]), load(sums[r] + LANES)};
+    write(all, row + r, panel, both);
+  }
+}
+
+void take_tiles(void* argument) {
+  Product* all = (Product*)argument;
+  struct {
+    unsigned char palette = 1, start = 0, reserved[14] = {};
+    unsigned short bytes[16] = {};
+    unsigned char rows[16] = {};
+  } sizes;
+  for (int tile = 0; tile < 8; tile++) sizes.bytes[tile] = TILE_DEPTH, sizes.rows[tile] = TILE;
+  _tile_loadconfig(&sizes);
+  for (int panel; (panel = all->next.fetch_add(1)) < all->panels;)
+    for (int row = 0; row < all->rows; row += 2 * TILE)
+      if (all->rows - row > TILE) multiply_tiles<2>(*all, row, panel);
+      else multiply_tiles<1>(*all, row, panel);
+  _tile_release();
+}
+#endif
+
 void take_panels(void* argument) {
+#if TILES
+  if (has_tiles()) return take_tiles(argument);
+#endif
   Product* all = (Product*)argument;
   const int blocks = (all->rows + AT_ONCE - 1) / AT_ONCE;
   for (int panel; (panel = all->next.fetch_add(1)) < all->panels;)
@@ -154,31 +245,43 @@ void take_panels(void* argument) {
 
 extern "C" __attribute__((visibility("default"))) int spool_int8_products_panel() { return PANEL; }
 
-// out = x * weights * scale + bias. `weights` is [panels, deep / 4, PANEL, 4], deep the depth up to a multiple of 4;
-// `scale`, `bias` and `sums`, 128 times the sum of each column's integers, [panels * PANEL]. Room for the rows:
-// `row` [rows, deep] and `row_scale` [rows].
+// What the depth of the weights is padded to a multiple of.
+extern "C" __attribute__((visibility("default"))) int spool_int8_products_depth() { return depth_step(); }
+
+// out = x * weights * scale + bias. `weights` is [panels, deep / 4, PANEL, 4], deep the padded depth; `scale`, `bias` and
+// `sums`, 128 times the sum of each column's integers, [panels * PANEL].
 extern "C" __attribute__((visibility("default"))) void spool_int8_products(
     const float* x, const signed char* weights, const int* sums, const float* scale, const float* bias, float* out,
-    unsigned char* row, float* row_scale, int rows, int depth, int columns, int threads, ParallelFor parallel_for) {
+    int rows, int depth, int columns, int threads, ParallelFor parallel_for) {
   Product product;
-  product.x = x;
   product.weights = weights;
   product.sums = sums;
   product.scale = scale;
   product.bias = bias;
-  product.out = out;
-  product.row = row;
-  product.row_scale = row_scale;
-  product.rows = rows;
   product.depth = depth;
-  product.deep = (depth + FOUR - 1) / FOUR * FOUR;
+  product.deep = padded(depth, depth_step());
   product.columns = columns;
-  product.panels = (columns + PANEL - 1) / PANEL;
-  if (threads > 1) {
-    parallel_for(threads, quantise_rows, &product);
-    parallel_for(threads, take_panels, &product);
-  } else {
-    quantise_rows(&product);
-    take_panels(&product);
+  product.panels = padded(columns, PANEL) / PANEL;
+  const int most = padded(std::max(AT_HAND / product.deep, 1), 2 * TILE), room = padded(std::min(rows, most), 2 * TILE);
+  // Rows of a tile beyond the last one are multiplied, and written nowhere.
+  struct Free {
+    void operator()(unsigned char* at) const { ::operator delete[](at, std::align_val_t(64)); }
+  };
+  const std::unique_ptr<unsigned char[], Free> row(new (std::align_val_t(64)) unsigned char[(long)room * product.deep]);
+  const std::unique_ptr<float[]> row_scale(new float[room]);
+  product.row = row.get();
+  product.row_scale = row_scale.get();
+  for (int first = 0; first < rows; first += most) {
+    product.x = x + (long)first * depth;
+    product.out = out + (long)first * columns;
+    product.rows = std::min(most, rows - first);
+    product.next_row = product.next = 0;
+    if (threads > 1) {
+      parallel_for(threads, quantise_rows, &product);
+      parallel_for(threads, take_panels, &product);
+    } else {
+      quantise_rows(&product);
+      take_panels(&product);
+    }
   }
 }

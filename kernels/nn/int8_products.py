@@ -2,7 +2,7 @@
 
 Each output's weights have a scale, and each row of numbers one of its own, found when it is multiplied
 (symmetric, -127 to 127: the vector-wise scheme of LLM.int8, Dettmers et al. 2022, without outliers). The sums
-are exact. For x86-64 with AVX-512 VNNI or AVX-VNNI. Knows no model.
+are exact. For x86-64 with AVX-512 VNNI or AVX-VNNI, by AMX where there is one. Knows no model.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 _SOURCE = Path(__file__).with_suffix(".cpp")
 _MOST = 127
 _ZERO = 128  # what the kernel adds to a row's integers
-_FOUR = 4  # integers that it multiplies at once
+_FOUR = 4  # integers that lie side by side
 
 
 def can_run() -> bool:
@@ -51,7 +51,7 @@ def can_run() -> bool:
 @cache
 def _library() -> ctypes.CDLL:
     library = ctypes.CDLL(str(build_library("int8_products", _SOURCE.read_text(), FAST_FLAGS)))
-    library.spool_int8_products.argtypes = [*[ctypes.c_void_p] * 8, *[ctypes.c_int] * 4, ctypes.c_void_p]
+    library.spool_int8_products.argtypes = [*[ctypes.c_void_p] * 6, *[ctypes.c_int] * 4, ctypes.c_void_p]
     library.spool_int8_products.restype = None
     return library
 
@@ -67,8 +67,8 @@ class Int8Products:
     def __init__(
         self, panels: mx.array, sums: mx.array, scale: mx.array, bias: mx.array, inputs: int, outputs: int
     ) -> None:
-        """As `pack` makes them: panels int8 [P, ⌈inputs / 4⌉, columns, 4]; sums int32, scale and bias float32
-        [P * columns]."""
+        """As `pack` makes them: panels int8 [P, inputs / 4, columns, 4], inputs padded; sums int32, scale and
+        bias float32 [P * columns]."""
         self._panels, self._sums, self._scale, self._bias = panels, sums, scale, bias
         self._inputs, self._outputs = inputs, outputs
 
@@ -76,13 +76,14 @@ class Int8Products:
     def pack(cls, weight: mx.array, bias: mx.array | None) -> Self:
         """weight float32 [out, in], bias [out] or None. Only where `can_run`."""
         columns = int(_library().spool_int8_products_panel())
+        step = int(_library().spool_int8_products_depth())
         rows = np.asarray(weight)
         outputs, inputs = rows.shape
         largest = np.abs(rows).max(axis=1, initial=0.0)
         scale = (largest / _MOST).astype(np.float32)
         integers = np.rint(rows / np.where(scale > 0, scale, 1)[:, None]).astype(np.int8)
         padding = -outputs % columns
-        padded = np.pad(integers, [(0, padding), (0, -inputs % _FOUR)])
+        padded = np.pad(integers, [(0, padding), (0, -inputs % step)])
         panels = padded.reshape(-1, columns, padded.shape[1] // _FOUR, _FOUR).transpose(0, 2, 1, 3)
         sums = _ZERO * padded.astype(np.int32).sum(axis=1, dtype=np.int32)
         added = np.zeros(outputs, np.float32) if bias is None else np.asarray(bias)
@@ -109,8 +110,6 @@ class Int8Products:
             np.ascontiguousarray(np.asarray(x)),
             *(np.asarray(each) for each in self.arrays),
             np.asarray(result),
-            np.empty((rows, self._panels.shape[1] * _FOUR), np.uint8),
-            np.empty(rows, np.float32),
         ]
         _library().spool_int8_products(
             *(buffer.__array_interface__["data"][0] for buffer in buffers),

@@ -1,6 +1,7 @@
 """Products in 8-bit integers against numpy's, and a row alone against in company."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import mlx.core as mx
 import numpy as np
@@ -39,7 +40,7 @@ def quantise(rows: Floats) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
 
 @pytest.mark.parametrize(
     ("rows", "inputs", "outputs"),
-    [(1, 7, 5), (3, 64, 32), (8, 384, 100), (41, 33, 257), (13, 256, 64), (100, 700, 72)],
+    [(1, 7, 5), (3, 64, 32), (8, 384, 100), (41, 33, 257), (13, 256, 64), (100, 700, 72), (1100, 1000, 40)],
 )
 def test_outputs_are_those_of_exact_integers(rows: int, inputs: int, outputs: int) -> None:
     weight, bias, x = numbers(outputs, inputs), numbers(outputs, seed=4), numbers(rows, inputs, seed=5)
@@ -76,30 +77,37 @@ def test_a_row_has_its_own_bits_in_any_company_and_with_any_threads(monkeypatch:
         device._threads.cache_clear()
 
 
-@pytest.fixture
-def half_as_wide(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The kernel as CPUs with AVX-VNNI and without AVX-512 get it."""
-    if "avx_vnni" not in cpu_model().split():
-        pytest.skip("needs a CPU with AVX-VNNI")
-    flags = (*build_cpu.FAST_FLAGS, "-mno-avx512f", "-mavxvnni")
-    monkeypatch.setattr(int8_products, "FAST_FLAGS", flags)
-    int8_products._library.cache_clear()
-    yield
-    int8_products._library.cache_clear()
-
-
-@pytest.mark.usefixtures("half_as_wide")
-@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(1, 7, 5), (3, 64, 32), (41, 33, 257)])
-def test_avx_vnni_gives_the_integers_of_avx_512(rows: int, inputs: int, outputs: int) -> None:
-    product = packed(numbers(outputs, inputs), numbers(outputs, seed=4))
-    assert product.arrays[0].shape[2] == 16, "columns of a panel: two registers of eight"
-    x = numbers(rows, inputs, seed=5)
-    half = outputs_of(product, x)
+@contextmanager
+def built_with(*flags: str) -> Iterator[None]:
+    """The kernel as other CPUs get it."""
     int8_products._library.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(int8_products, "FAST_FLAGS", build_cpu.FAST_FLAGS)
-        whole = outputs_of(packed(numbers(outputs, inputs), numbers(outputs, seed=4)), x)
-    np.testing.assert_array_equal(half, whole)
+        patch.setattr(int8_products, "FAST_FLAGS", (*build_cpu.FAST_FLAGS, *flags))
+        yield
+    int8_products._library.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("feature", "flags", "shape"),
+    [
+        # Columns of a panel: two registers of eight. The depth: fours, or whole rows of a tile.
+        ("avx_vnni", ("-mno-avx512f", "-mavxvnni", "-mno-amx-int8"), (9, 16)),
+        ("avx512_vnni", ("-mno-amx-int8",), (9, 32)),
+        ("amx_int8", (), (16, 32)),
+    ],
+)
+@pytest.mark.parametrize(("rows", "outputs"), [(1, 5), (3, 32), (41, 257), (17, 40), (33, 64)])
+def test_every_instruction_gives_the_same_bits(
+    feature: str, flags: tuple[str, ...], shape: tuple[int, int], rows: int, outputs: int
+) -> None:
+    if feature not in cpu_model().split():
+        pytest.skip(f"needs a CPU with {feature}")
+    weight, bias, x = numbers(outputs, 33), numbers(outputs, seed=4), numbers(rows, 33, seed=5)
+    with built_with(*flags):
+        product = packed(weight, bias)
+        assert product.arrays[0].shape[1:3] == shape
+        got = outputs_of(product, x)
+    np.testing.assert_array_equal(got, outputs_of(packed(weight, bias), x))
 
 
 def test_a_kernel_that_does_not_compile_is_left_out_with_a_warning(
