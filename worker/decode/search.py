@@ -57,7 +57,7 @@ from worker.decode.wfst.search import wfst_search
 from worker.models.attention.rules import NoRules
 from worker.models.base import Encoded, HeadName, Tokenizer
 from worker.models.base_attention import AttentionHead
-from worker.models.heads.ctc import CtcHead
+from worker.models.heads.ctc import BestLabels, CtcHead
 from worker.models.heads.transducer import Transducer
 from worker.models.requests import DecodeRequest, SearchOptions
 
@@ -145,7 +145,9 @@ def _ctc_scores(batch: SearchInput) -> tuple[mx.array, np.ndarray, int]:
 
 
 def _search_ctc_greedy(batch: SearchInput) -> Hypotheses:
-    return ctc_greedy(*_ctc_scores(batch), fixed=batch.fixed)
+    head, lengths = batch.head, batch.lengths
+    best = _best_labels(head, batch.frames, lengths, batch.options.blank_penalty)
+    return ctc_greedy(best, lengths, head.blank, fixed=batch.fixed)
 
 
 def _search_ctc_beam(batch: SearchInput) -> Hypotheses:
@@ -209,12 +211,11 @@ def _search_attention(batch: SearchInput) -> Hypotheses:
 
 
 def _log_probs(head: CtcHead, frames: mx.array, lengths: np.ndarray, blank_penalty: float = 0.0) -> mx.array:
-    """The head's log-probabilities [B, T, V + 1]. On a CPU each utterance is computed by itself and padded
-    with zeros, since the bits of a product depend on its number of rows there and must not depend on the
-    neighbours. blank_penalty: subtracted from blank's logit."""
+    """The head's log-probabilities [B, T, V + 1], of each utterance by itself on a CPU, padded with zeros.
+    blank_penalty: subtracted from blank's logit."""
     if frames.shape[1] == 0:
         return mx.zeros((frames.shape[0], 1, head.blank + 1))  # one unused frame, as MLX cannot reduce none
-    if mx.default_device().type != mx.DeviceType.cpu:
+    if _takes_all_at_once():
         return head.log_probs(frames, blank_penalty)
     longest = frames.shape[1]
     rows = [
@@ -224,6 +225,28 @@ def _log_probs(head: CtcHead, frames: mx.array, lengths: np.ndarray, blank_penal
         for row, length in enumerate(lengths.tolist())
     ]
     return mx.stack(rows)
+
+
+def _best_labels(head: CtcHead, frames: mx.array, lengths: np.ndarray, blank_penalty: float) -> BestLabels:
+    """The head's best label of each frame [B, T], of each utterance by itself on a CPU, padded with blanks.
+    blank_penalty: subtracted from blank's logit."""
+    if frames.shape[1] and _takes_all_at_once():
+        return head.best_labels(frames, blank_penalty)
+    shape = frames.shape[:2]
+    best = BestLabels(np.full(shape, head.blank), np.zeros(shape, np.float32), np.zeros(shape, np.float32))
+    for row, length in enumerate(lengths.tolist()):
+        if length:
+            own = head.best_labels(frames[row, :length], blank_penalty)
+            best.labels[row, :length] = own.labels
+            best.log_probs[row, :length] = own.log_probs
+            best.blank[row, :length] = own.blank
+    return best
+
+
+def _takes_all_at_once() -> bool:
+    """Whether a head takes the frames of all utterances at once. On a CPU the bits of a product depend on its
+    number of rows, and must not depend on the neighbours."""
+    return mx.default_device().type != mx.DeviceType.cpu
 
 
 def _add_times(ended: ScoredTokens, log_probs: np.ndarray) -> Hypothesis:

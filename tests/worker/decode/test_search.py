@@ -214,6 +214,25 @@ def test_ctc_greedy_collapses_runs_and_keeps_first_frames() -> None:
     assert (short[0].tokens, short[0].times) == ((0,), (0,))
 
 
+@pytest.mark.parametrize("unit", [0, 2, 4])
+@pytest.mark.parametrize("penalty", [0.0, 0.7])
+def test_the_best_labels_are_those_of_all_log_probabilities(unit: int, penalty: float) -> None:
+    logits = np.random.default_rng(3).normal(size=(2, 40, 5)).astype(np.float32)
+    head = CtcHead(lambda frames: frames, 5, blank_unit=unit, in_place=True)
+
+    best = head.best_labels(mx.array(logits), penalty)
+
+    log_probs = np.array(head.log_probs(mx.array(logits), penalty))
+    logits[..., unit] -= penalty
+    blank_last = np.concatenate([logits, logits[..., [unit]]], axis=-1)
+    blank_last[..., unit] = -np.inf
+    expected = blank_last - np.log(np.exp(blank_last).sum(-1, keepdims=True))
+    np.testing.assert_allclose(log_probs, expected, atol=1e-6)
+    np.testing.assert_array_equal(best.labels, expected.argmax(-1))
+    np.testing.assert_allclose(best.log_probs, expected.max(-1), atol=1e-6)
+    np.testing.assert_allclose(best.blank, expected[..., -1], atol=1e-6)
+
+
 def test_ctc_fails_alone_and_takes_empty_utterances() -> None:
     rows = [[1.0, 0.0], [np.nan, 0.0], [0.0, 1.0]]
     encoded = Encoded(mx.array([rows] * 3), np.array([3, 1, 0], np.int32))

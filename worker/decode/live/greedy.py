@@ -141,16 +141,14 @@ class LiveCtcGreedy:
         for state, new in zip(states, frames, strict=True):
             if not len(new) or not state.is_finite:
                 continue
-            log_probs = np.array(self._head.log_probs(new))
-            labels = log_probs.argmax(-1)
-            peaks = log_probs[np.arange(len(labels)), labels]
-            if not (np.isfinite(peaks).all() and not np.isnan(log_probs).any()):
+            labels, peaks, blank = self._head.best_labels(new)
+            if not np.isfinite(peaks).all():
                 state.is_finite, state.path = False, EMPTY
                 continue
             more = collapse(labels, peaks, self._head.blank, state.last)
             state.path = extend_path(state.path, more, state.frame)
             state.peaks += tuple(peaks[labels != self._head.blank].tolist())
-            state.silence = silent_frames(log_probs[:, self._head.blank], state.silence)
+            state.silence = silent_frames(blank, state.silence)
             state.last, state.frame = int(labels[-1]), state.frame + len(labels)
 
     def restart(self, state: CtcState) -> None:

@@ -42,19 +42,14 @@ class GraniteNetwork(nn.Module):
 
     def __init__(self, config: GraniteConfig) -> None:
         super().__init__()
-        self.encoder, self._blank = GraniteEncoder(config.encoder, config.vocabulary), config.blank
+        self.encoder = GraniteEncoder(config.encoder, config.vocabulary)
         if not config.is_tied:
             self.ctc_head = Linear(config.encoder.d_model, config.vocabulary, exact=True)
 
     def label(self, frames: mx.array) -> mx.array:
-        """Encoder frames [..., d_model] -> logits [..., V + 1]: blank comes last, its own unit cannot be a
-        label (as in `worker.models.heads.blank_first`)."""
-        logits = self.ctc_head(frames) if "ctc_head" in self else self.encoder.out(frames)
-        never = mx.full((*logits.shape[:-1], 1), -mx.inf, logits.dtype)
-        blank, behind = self._blank, self._blank + 1
-        return mx.concatenate(
-            [logits[..., :blank], never, logits[..., behind:], logits[..., blank:behind]], axis=-1
-        )
+        """Encoder frames [..., d_model] -> logits [..., V]."""
+        logits: mx.array = self.ctc_head(frames) if "ctc_head" in self else self.encoder.out(frames)
+        return logits
 
 
 class GraniteModel(FrameModel):
@@ -76,7 +71,8 @@ class GraniteModel(FrameModel):
 
     @cached_property
     def heads(self) -> Mapping[HeadName, CtcHead]:
-        return {"ctc": CtcHead(self.network.label, self.config.vocabulary, blank_unit=self.config.blank)}
+        label, blank = self.network.label, self.config.blank
+        return {"ctc": CtcHead(label, self.config.vocabulary, blank_unit=blank, in_place=True)}
 
     @cached_property
     def capabilities(self) -> Capabilities:
