@@ -54,6 +54,10 @@ class NameMap:
         others = (re.sub(*pair, name) for pair in self.otherwise)
         return (name, *(other for other in others if other != name), *elsewhere)
 
+    def find(self, name: str, shapes: Mapping[str, Shape]) -> str | None:
+        """What a file of these tensors calls our parameter; None where it does not have it."""
+        return next((each for each in self.names_of(name) if each in shapes), None)
+
 
 NEMO = NameMap(
     ignored=re.compile(
@@ -195,6 +199,19 @@ def install(
         loaded.append((name, value.astype(mx.float32 if KEPT_EXACT.search(name) else dtype)))
     network.update(mlx.utils.tree_unflatten(loaded))
     return kept
+
+
+def read_named(
+    weights: Weights, shapes: Mapping[str, Shape], source: str, names: NameMap
+) -> dict[str, mx.array]:
+    """The tensors of these shapes by our names, as stored; beside one that stays packed its `packed_parts`.
+    Each is read once, after every shape fits. Raises WeightsMismatch as `install`."""
+    plan = {name: (Stored(names.names_of(name), shape),) for name, shape in shapes.items()}
+    tensors: dict[str, mx.array] = {}
+    for name, (stored,) in _fit(plan, weights.shapes, names.ignored, source).items():
+        tensors[name] = weights.read(stored)
+        tensors |= packed_parts(weights, stored, name)
+    return tensors
 
 
 def packed_parts(weights: Weights, stored: str, name: str) -> dict[str, mx.array]:

@@ -124,7 +124,7 @@ def install_parts(
     """A file's encoder, and its decoder's tensors by NeMo's names. Raises WeightsMismatch."""
     network = EncoderPart(config)
     # As transformers does, whatever the configuration says of ties.
-    if any(name in weights.shapes for name in names.names_of(TABLE)):
+    if names.find(TABLE, weights.shapes) is not None:
         parts = replace(parts, tied=False)
     tensors = install(network, weights, dtype, source, parts.shapes, names)
     network.encoder.fold(dtype)

@@ -35,7 +35,7 @@ class Cohere:
         ends = generation.end_rule.ends
         tokenizer = prompt_pieces(folder.tokenizer, rows, ends, str(files.path / TOKENIZER), LANGUAGES)
         weights, source = folder.weights, str(folder.weights_path)
-        is_stored = any(name in weights.shapes for name in NAMES.names_of(TABLE))
+        is_stored = NAMES.find(TABLE, weights.shapes) is not None
         parts = replace(config.decoder, tied=config.decoder.tied or not is_stored)
         encoder, tensors = install_parts(config.encoder, parts, weights, kind, source, NAMES)
         features = DitheredFeatures(config.preprocessor, config.dither)

@@ -12,7 +12,7 @@ from worker.models.qwen3_asr import decoder
 from worker.models.qwen3_asr.config import MODEL_TYPE, QwenConfig, parse_qwen
 from worker.models.qwen3_asr.model import QwenModel
 from worker.models.qwen3_asr.tokenizer import MERGES, VOCABULARY, read_tokenizer
-from worker.models.weights import check_shapes, default_dtype, packed_parts
+from worker.models.weights import default_dtype, read_named
 
 
 class Qwen3Asr:
@@ -41,19 +41,14 @@ def read_config(folder: HubFolder) -> QwenConfig:
 def load_parts(folder: HubFolder, config: QwenConfig, dtype: mx.Dtype) -> tuple[AudioEncoder, CausalDecoder]:
     """Encoder and language model. Raises WeightsMismatch naming what is missing, surplus or of another
     shape."""
-    is_aligner, weights = config.classes is not None, folder.weights
-    named = {decoder.hub_name(name, is_aligner=is_aligner): name for name in weights.shapes}
-    shapes = {name: weights.shapes[stored] for name, stored in named.items()}
-    expected = tower_shapes(config.audio) | decoder.shapes_of(config, shapes)
-    check_shapes(expected, shapes, decoder.IGNORED, str(folder.weights_path))
-    tensors = {name: weights.read(named[name]) for name in expected}
-    for name in expected:
-        tensors |= packed_parts(weights, named[name], name)
+    weights = folder.weights
+    shapes = tower_shapes(config.audio) | decoder.shapes_of(config, weights.shapes)
+    tensors = read_named(weights, shapes, str(folder.weights_path), decoder.NAMES)
     audio = AudioEncoder(config.audio, tensors, dtype)
     text = CausalDecoder(
         causal_weights(
             decoder.MODEL,
-            decoder.SCORE if is_aligner else decoder.HEAD,
+            decoder.HEAD if config.classes is None else decoder.SCORE,
             config.text,
             tensors,
             dtype,
