@@ -66,8 +66,11 @@ def _longest_run(tokens: tuple[int, ...], at: int) -> tuple[int, int]:
     return best
 
 
-def halves(window: Window, samples: NDArray[np.float32]) -> tuple[Window, Window]:
-    """The two parts of a window of these samples, cut where it is quietest, for the next round."""
+def halves(window: Window, samples: NDArray[np.float32]) -> tuple[Window, ...]:
+    """The two parts of a window of these samples, cut where it is quietest, for the next round; none where it
+    is too short, or no round is left."""
+    if window.round >= ROUNDS_MAX or window.seconds <= HALVED_SECONDS_MIN:
+        return ()
     cut = window.start + quietest(samples)
     after = window.round + 1
     return replace(window, stop=cut, round=after), replace(window, start=cut, round=after)
@@ -91,6 +94,6 @@ def judge_answer(window: Window, reading: PromptAnswer, samples: NDArray[np.floa
         return WindowOutcome("silent")
     if not repeats_itself(reading):
         return WindowOutcome("kept", reading.tokens)
-    if window.round < ROUNDS_MAX and window.seconds > HALVED_SECONDS_MIN:
-        return WindowOutcome("divided", again=halves(window, samples))
+    if again := halves(window, samples):
+        return WindowOutcome("divided", again=again)
     return WindowOutcome("kept", cut_runs(reading.tokens))

@@ -26,10 +26,8 @@ class WhisperOptions:
 class WhisperRules:
     """Five numbers a hypothesis say what it may take: see `rules_topk`."""
 
-    def __init__(
-        self, ids: SpecialTokens, settings: DecodingSettings, max_initial: int = MAX_INITIAL_TIME
-    ) -> None:
-        self.ids, self.max_initial = ids, max_initial
+    def __init__(self, ids: SpecialTokens, settings: DecodingSettings) -> None:
+        self.ids = ids
         always, first = set(settings.suppress), set(settings.suppress_first)
         timed = always | {ids.no_timestamps}
         # Indexed by 2 * timestamps + first.
@@ -64,7 +62,7 @@ class WhisperRules:
         text_from = mx.where(first, ids.time, mx.where(opens, ids.eot, 0))
         later = mx.where(state["last_time"] < 0, ids.time, state["last_time"] + (~opens).astype(mx.int32))
         time_from = mx.where(first, ids.time, mx.where(begun, ids.vocabulary, later))
-        time_to = mx.where(first, ids.time + self.max_initial + 1, ids.vocabulary)
+        time_to = mx.where(first, ids.time + MAX_INITIAL_TIME + 1, ids.vocabulary)
         columns = {
             Rule.FORBIDDEN: 2 * timed.astype(mx.int32) + first.astype(mx.int32),
             Rule.TEXT_FROM: mx.where(timed, text_from, 0),

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.models.attention.windows import HALVED_SECONDS_MIN, ROUNDS_MAX, halves, is_steady, repeats_itself
+from worker.models.attention.windows import ROUNDS_MAX, halves, is_steady, repeats_itself
 from worker.models.base_attention import SAMPLE_RATE, PromptAnswer, Window, WindowOutcome
 from worker.models.whisper.config import (
     ENCODER_FRAMES,
@@ -60,20 +60,17 @@ def judge(
     if not sound:
         if not full:
             return WindowOutcome("divided", again=(replace(window, full=True),))
-        if window.round >= ROUNDS_MAX or window.seconds <= HALVED_SECONDS_MIN:
-            return WindowOutcome("lost")
-        return WindowOutcome("divided", again=halves(window, samples))
+        again = halves(window, samples)
+        return WindowOutcome("divided" if again else "lost", again=again)
     best = choose(window, sound)
-    place = readings.index(best)
-    if not best.prompt.timestamps:
-        return WindowOutcome("kept", best.tokens, reading=place, doubtful=best.mean < DOUBTFUL_MEAN)
-    if window.round >= ROUNDS_MAX:
-        return WindowOutcome("kept", best.tokens, reading=place)
-    tokens, end = close_timestamps(best.tokens, ids)
-    if end <= CLOSED_SECONDS_MIN or window.seconds - end <= TAIL_SECONDS:
-        return WindowOutcome("kept", best.tokens, reading=place)
-    rest = Window(window.start + int(end * SAMPLE_RATE), window.stop, window.round + 1)
-    return WindowOutcome("kept", tokens, (rest,), place)
+    timed, place = best.prompt.timestamps, readings.index(best)
+    if timed and window.round < ROUNDS_MAX:
+        tokens, end = close_timestamps(best.tokens, ids)
+        if end > CLOSED_SECONDS_MIN and window.seconds - end > TAIL_SECONDS:
+            rest = Window(window.start + int(end * SAMPLE_RATE), window.stop, window.round + 1)
+            return WindowOutcome("kept", tokens, (rest,), place)
+    doubtful = not timed and best.mean < DOUBTFUL_MEAN
+    return WindowOutcome("kept", best.tokens, reading=place, doubtful=doubtful)
 
 
 def choose(window: Window, sound: Sequence[PromptAnswer]) -> PromptAnswer:
