@@ -138,7 +138,7 @@ from .qwen3_asr.load import Qwen3Asr as Qwen3Asr
 from .qwen3_asr.model import QwenModel as QwenModel
 from .qwen3_asr.output import parse_output as parse_output
 from .attention.alignment import attention_matrix as attention_matrix
-from .whisper.artifacts import is_whisper_folder as is_whisper_folder, open_folder as open_folder
+from .whisper.artifacts import open_folder as open_folder
 from .whisper.config import (
     DecodingSettings as DecodingSettings,
     HUGGING_FACE_NAMES as HUGGING_FACE_NAMES,
@@ -148,7 +148,7 @@ from .whisper.config import (
     context_frames as context_frames,
 )
 from .front_ends.whisper_mel import log_mel as log_mel
-from .whisper.model import WhisperModel as WhisperModel, load_whisper as load_whisper
+from .whisper.model import Whisper as Whisper, WhisperModel as WhisperModel, load_whisper as load_whisper
 from .whisper.rules import WhisperOptions as WhisperOptions
 from .whisper.tokenizer import (
     WhisperTokenizer as WhisperTokenizer,

@@ -19,6 +19,7 @@ import mlx.core as mx
 from spool.catalogue.records import RECORD_NAME
 from spool.errors import InvalidRequest, UnknownModel, WeightsMismatch
 from worker.models.artifacts.grouped import bits_of
+from worker.models.artifacts.hub_folder import TOKENIZER
 from worker.models.artifacts.nemo import open_nemo
 from worker.models.artifacts.nemo_files import CONFIG_NAME as NEMO_CONFIG
 from worker.models.artifacts.safetensors import CONFIG, INDEX, QUANTIZATION, Safetensors, read_tensors
@@ -27,7 +28,7 @@ from worker.models.artifacts.torch_checkpoint import open_checkpoint
 from worker.models.base import ModelFiles
 from worker.models.canary.load import ALIGNER, ALIGNER_FOLDER
 from worker.models.configuration import parse_tree
-from worker.models.whisper.artifacts import BINARY, TOKENIZER, checkpoint_of, open_folder
+from worker.models.whisper.artifacts import BINARY, checkpoint_of, open_folder
 
 WEIGHTS = "model.safetensors"
 STORED = ("final.safetensors", WEIGHTS, "final.pt", INDEX, "weights.safetensors", "weights.npz")

@@ -142,26 +142,27 @@ class HubFolder:
     def digests(self, **others: str) -> dict[str, str]:
         """SHA-256 by role: "weights" (of shards together), "config", and of `others`, role=file name, those
         that are there."""
-        digests = {"weights": self._weights_digest(), "config": sha256_of(self.path / CONFIG)}
+        digests = {"weights": weights_digest(self.weights_path), "config": sha256_of(self.path / CONFIG)}
         known = {"features": "preprocessor_config.json", "processor": "processor_config.json"}
         for role, name in (known | {"tokenizer": TOKENIZER} | others).items():
             if (self.path / name).is_file():
                 digests[role] = sha256_of(self.path / name)
         return digests
 
-    def _weights_digest(self) -> str:
-        source = self.weights_path
-        if source.name != INDEX:
-            return sha256_of(source)
-        shards = sorted({Path(str(name)).name for name in read_json(source)["weight_map"].values()})
-        together = "".join(f"{name} {sha256_of(self.path / name)}\n" for name in shards)
-        return hashlib.sha256(together.encode()).hexdigest()
-
     def _read(self, path: Path) -> bytes:
         try:
             return path.read_bytes()
         except OSError as cause:
             raise ModelUnreadable(f"{path}: cannot be read: {cause.strerror}") from cause
+
+
+def weights_digest(path: Path) -> str:
+    """SHA-256 of a file of weights, or of all shards that an index names together."""
+    if path.name != INDEX:
+        return sha256_of(path)
+    shards = sorted({Path(str(name)).name for name in read_json(path)["weight_map"].values()})
+    together = "".join(f"{name} {sha256_of(path.parent / name)}\n" for name in shards)
+    return hashlib.sha256(together.encode()).hexdigest()
 
 
 def check_finite(path: Path) -> None:

@@ -10,6 +10,7 @@ from worker.models.artifacts.hub_folder import CONFIG, TOKENIZER, HubFolder, is_
 from worker.models.artifacts.safetensors import Safetensors
 from worker.models.artifacts.tensors import Weights
 from worker.models.base import ModelFiles
+from worker.models.configuration import in_file
 from worker.models.granite.config import MODEL_TYPE, parse_granite
 from worker.models.granite.model import GRANITE, GraniteModel, GraniteNetwork
 from worker.models.tokenizers.bytes import WordByteTokenizer
@@ -43,10 +44,8 @@ class Granite:
 
     def load(self, files: ModelFiles, dtype: mx.Dtype | None = None) -> GraniteModel:
         folder, kind = HubFolder(files.path), dtype or default_dtype()
-        try:
+        with in_file(files.path / CONFIG):
             config = parse_granite(folder.config, folder.features)
-        except ModelUnreadable as cause:
-            raise ModelUnreadable(f"{files.path / CONFIG}: {cause.message}") from cause
         tokenizer, network = read_tokenizer(folder, config.vocabulary, config.blank), GraniteNetwork(config)
         weights, source = rename_tensors(folder.weights, str(folder.weights_path)), str(folder.weights_path)
         install(network, weights, kind, source, names=GRANITE)
@@ -61,21 +60,19 @@ class Granite:
 def read_tokenizer(folder: HubFolder, vocabulary: int, blank: int) -> WordByteTokenizer:
     """The tokenizer of a model of that many units, one of which is blank. Raises ModelUnreadable."""
     path, tokens = folder.path / TOKENIZER, folder.tokenizer
-    special = frozenset(tokens.get_added_tokens_decoder())
     ids = set(tokens.get_vocab().values())
     if ids != set(range(vocabulary)):
         raise ModelUnreadable(
             f"{path}: a tokenizer of another vocabulary: {len(ids)} tokens up to {max(ids, default=-1)}, "
             f"in a model of {vocabulary}"
         )
-    if blank not in special:
+    reader = WordByteTokenizer(tokens, vocabulary, vocabulary)
+    if blank not in reader.special.values():
         raise ModelUnreadable(
             f"{path}: a tokenizer of another vocabulary: token {blank} is {tokens.id_to_token(blank)!r} and "
             "not blank"
         )
-    reader = WordByteTokenizer(tokens, vocabulary, vocabulary, special)
-    if reader.missing:
-        raise ModelUnreadable(f"{path}: {reader.missing} of its tokens are no bytes of a byte-level BPE")
+    reader.check({}, str(path))
     return reader
 
 

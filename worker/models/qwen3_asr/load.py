@@ -2,12 +2,12 @@
 
 import mlx.core as mx
 
-from spool.errors import ModelUnreadable
 from worker.models.artifacts.hub_folder import CONFIG, HubFolder, is_hub_folder
 from worker.models.attention.audio_tower import AudioEncoder, tower_shapes
 from worker.models.attention.causal import CausalDecoder
 from worker.models.attention.causal_blocks import causal_weights
 from worker.models.base import ModelFiles
+from worker.models.configuration import in_file
 from worker.models.qwen3_asr import decoder
 from worker.models.qwen3_asr.config import MODEL_TYPE, QwenConfig, parse_qwen
 from worker.models.qwen3_asr.model import QwenModel
@@ -32,10 +32,8 @@ class Qwen3Asr:
 
 def read_config(folder: HubFolder) -> QwenConfig:
     """Raises ModelUnreadable naming the file and the setting."""
-    try:
+    with in_file(folder.path / CONFIG):
         return parse_qwen(folder.config, folder.generation)
-    except ModelUnreadable as cause:
-        raise ModelUnreadable(f"{folder.path / CONFIG}: {cause.message}") from cause
 
 
 def load_parts(folder: HubFolder, config: QwenConfig, dtype: mx.Dtype) -> tuple[AudioEncoder, CausalDecoder]:

@@ -28,36 +28,19 @@ class QwenTokenizer(ByteTokenizer):
 
     def __init__(self, tokenizer: tokenizers.Tokenizer, config: QwenConfig, source: str) -> None:
         texts = tokenizer.get_vocab_size(with_added_tokens=False)
-        added = tokenizer.get_added_tokens_decoder()
-        self.special = {token.content: number for number, token in added.items()}
-        self._check(config, source, texts)
         super().__init__(tokenizer, texts, config.text.vocab_size)
-        if self.missing:
-            raise ModelUnreadable(f"{source}: {self.missing} of its {texts} tokens are no bytes of a text")
-        # An added token that is not special stays in the text.
-        self._bytes |= {
-            number: token.content.encode() for number, token in added.items() if not token.special
-        }
-
-    def _check(self, config: QwenConfig, source: str, texts: int) -> None:
-        """Raises ModelUnreadable where the tokens are not those of the network."""
         is_aligner = config.classes is not None
-        known = {AUDIO: config.audio_token}
-        known |= {TIMESTAMP: config.timestamp_token} if is_aligner else {}
-        needed = (OPEN, CLOSE) if is_aligner else (OPEN, CLOSE, BEGIN, END, MARKER)
-        for content in (*known, *needed):
-            number = self.special.get(content)
-            if number is None:
-                raise ModelUnreadable(f"{source}: a tokenizer of another vocabulary: it has no {content}")
-            if number != known.get(content, number):
-                raise ModelUnreadable(
-                    f"{source}: a tokenizer of another vocabulary: {content} is {number} here, "
-                    f"{known[content]} in the configuration"
-                )
-        wrong = next(
-            (end for end in config.ends if not is_aligner and end not in self.special.values()), None
-        )
-        if wrong is not None:
+        own = {TIMESTAMP: config.timestamp_token} if is_aligner else dict.fromkeys((BEGIN, END, MARKER))
+        self.check({AUDIO: config.audio_token, OPEN: None, CLOSE: None, **own}, source)
+        self._check_numbers(config, source, texts)
+        # An added token that is not special stays in the text.
+        added = tokenizer.get_added_tokens_decoder().items()
+        self._bytes |= {number: token.content.encode() for number, token in added if not token.special}
+
+    def _check_numbers(self, config: QwenConfig, source: str, texts: int) -> None:
+        """Raises ModelUnreadable where answers end with no token here, or the network does not have one."""
+        wrong = next((end for end in config.ends if end not in self.special.values()), None)
+        if wrong is not None and config.classes is None:
             raise ModelUnreadable(
                 f"{source}: answers end with token {wrong} by eos_token_id, which is no special token here: "
                 "the tokenizer or generation_config.json is another model's"

@@ -24,32 +24,43 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class ByteTokenizer:
-    """Text tokens are the first `texts` of `vocabulary_size`, without the `special`. missing: how many of
-    these have no bytes."""
+    """Text tokens are the first `texts` of `vocabulary_size`, without those that were added. special: the
+    numbers of these."""
 
-    def __init__(
-        self,
-        tokenizer: tokenizers.Tokenizer,
-        texts: int,
-        vocabulary_size: int,
-        special: frozenset[int] = frozenset(),
-    ) -> None:
+    def __init__(self, tokenizer: tokenizers.Tokenizer, texts: int, vocabulary_size: int) -> None:
         # A prompt that spells a special token is text, not an order to the model.
         tokenizer.encode_special_tokens = True
         self._tokenizer, self._texts, self.vocabulary_size = tokenizer, texts, vocabulary_size
+        added = tokenizer.get_added_tokens_decoder()
+        self.special = {token.content: number for number, token in added.items()}
         table = byte_table()
         # Some 50,000 pieces: without a Python frame for each character.
         self._bytes = {
             token: bytes(map(table.__getitem__, piece))
             for piece, token in tokenizer.get_vocab(with_added_tokens=False).items()
-            if token < texts and token not in special and table.keys() >= frozenset(piece)
+            if token < texts and token not in added and table.keys() >= frozenset(piece)
         }
-        self.missing = texts - len(special) - len(self._bytes)
+
+    def check(self, special: Mapping[str, int | None], source: str) -> None:
+        """Raises ModelUnreadable where the tokens are not the model's: one of the special ones is missing or
+        has another number (None: it may have any), or a text token is missing."""
+        other = f"{source}: a tokenizer of another vocabulary"
+        for content, number in special.items():
+            own = self.special.get(content)
+            if own is None:
+                raise ModelUnreadable(f"{other}: it has no {content}")
+            if number not in (None, own):
+                raise ModelUnreadable(f"{other}: {content} is {own} here, {number} in the model")
+        texts = set(range(self._texts)) - set(self.special.values())
+        if missing := len(texts - self._bytes.keys()):
+            raise ModelUnreadable(
+                f"{other}: {missing} of its {len(texts)} text tokens are missing or no bytes"
+            )
 
     @cached_property
     def pieces(self) -> tuple[str, ...]:
         """The text of each text token by itself; parts of a character come out as replacement marks."""
-        return tuple(self._bytes[token].decode(errors="replace") for token in range(self._texts))
+        return tuple(self._bytes.get(token, b"").decode(errors="replace") for token in range(self._texts))
 
     def encode(self, text: str) -> list[int]:
         """The text tokens of `text`, as it stands."""

@@ -1,16 +1,13 @@
-"""Opens a folder that holds a Whisper model, whichever of five layouts it follows, as arrays under OpenAI's
-names.
+"""Opens a folder that holds a Whisper model, whichever of five layouts it follows.
 
     CTranslate2      model.bin (version 4 to 6, float16, float32 or quantised), config.json of settings
-    Hugging Face     model.safetensors, whole or by index, `model.encoder.layers.0.self_attn.q_proj.weight`
-    OpenAI           safetensors or npz, `encoder.blocks.0.attn.query.weight`, `mlp.0`
-    OpenAI's .pt     one checkpoint of PyTorch's that holds the sizes beside such tensors; no config.json
-    mlx-community    as OpenAI's but `mlp1`, `mlp2`, convolutions [out, 3, in], no encoder positions
+    Hugging Face     model.safetensors, whole or by index
+    OpenAI           safetensors or npz
+    OpenAI's .pt     one checkpoint of PyTorch's that holds the sizes beside the tensors; no config.json
+    mlx-community    safetensors or npz, config.json of OpenAI's sizes
 
-Named tensors may be quantised in MLX's groups (`worker.models.artifacts.grouped`).
-
-The layouts of named tensors are told apart by the names. A checkpoint is read without executing its pickle.
-Every tensor that is missing, surplus or of another shape is named. Knows nothing of how the network computes.
+Named tensors may be quantised in MLX's groups (`worker.models.artifacts.grouped`); whose names they have does
+not matter (`worker.models.whisper.network`). A checkpoint is read without executing its pickle.
 """
 
 import re
@@ -21,36 +18,29 @@ from typing import Any
 
 import mlx.core as mx
 
-from spool.errors import ModelUnreadable, UnknownModel, WeightsMismatch
+from spool.errors import ModelUnreadable, WeightsMismatch
 from worker.models.artifacts.ctranslate2 import Array, hub_names, read_binary
 from worker.models.artifacts.grouped import bits_of
-from worker.models.artifacts.safetensors import INDEX, read_tensors, sha256_of
+from worker.models.artifacts.hub_folder import CONFIG, TOKENIZER, HubFolder, weights_digest
+from worker.models.artifacts.safetensors import INDEX, Safetensors, read_tensors, sha256_of
+from worker.models.artifacts.tensors import Weights
 from worker.models.artifacts.torch_checkpoint import open_checkpoint
-from worker.models.attention.layers import sine_positions
-from worker.models.configuration import read_json
-from worker.models.grouped import PARTS
-from worker.models.weights import check_shapes, packed_parts
+from worker.models.attention.generation import GENERATION
+from worker.models.configuration import in_file
 from worker.models.whisper.config import DecodingSettings, WhisperDims, parse_dims, parse_settings
-from worker.models.whisper.layouts import POSITIONS, dims_of, openai_names, shapes_of
+from worker.models.whisper.network import read_weights
 from worker.models.whisper.tokenizer import WhisperTokenizer
 
-CONFIG = "config.json"
-GENERATION = "generation_config.json"
-TOKENIZER = "tokenizer.json"
 BINARY = "model.bin"
 NAMED_WEIGHTS = ("model.safetensors", "weights.safetensors", "weights.npz")
-
-# The output projection is the token table.
-DERIVED = re.compile(r"^proj_out\.weight$|^alignment_heads$")
 
 
 @dataclass(frozen=True, slots=True)
 class WhisperArtifacts:
     """A model's files, read and held against each other.
 
-    tensors: arrays in the dtype they were stored in, under OpenAI's names, convolutions [out, in, 3].
-    Quantised ones are expanded, and beside it packed where they stay so. files: SHA-256 of the weights' and
-    the tokenizer's file, by role. bits: of quantised weights, those of a weight in the file.
+    tensors: those of `read_weights`. files: SHA-256 by role. bits: of quantised weights, those of a weight in
+    the file.
     """
 
     name: str
@@ -62,105 +52,42 @@ class WhisperArtifacts:
     bits: int | None = None
 
 
-def is_whisper_folder(folder: Path) -> bool:
-    """Whether a folder's files say that it holds a Whisper, before anything large is read."""
-    if checkpoint_of(folder) is not None:
-        return True
-    if not (folder / CONFIG).is_file():
-        return False
-    try:
-        config = read_json(folder / CONFIG)
-    except ModelUnreadable:
-        return False
-    return config.get("model_type") == "whisper" or "n_audio_state" in config or "suppress_ids" in config
-
-
-def open_folder(folder: Path) -> WhisperArtifacts:
+def open_folder(path: Path) -> WhisperArtifacts:
     """Reads a model's folder.
 
     Raises UnknownModel where there is none, ModelUnreadable where a file is missing, cut off or of another
     model, WeightsMismatch where the tensors are not those of the configuration.
     """
-    if not folder.is_dir():
-        raise UnknownModel(f"{folder}: no such folder")
-    checkpoint = checkpoint_of(folder)
-    if checkpoint is None and not (folder / CONFIG).is_file():
-        raise UnknownModel(f"{folder}: holds no {CONFIG}, so no model")
-    config = {} if checkpoint else read_json(folder / CONFIG)
-    weights = checkpoint or _weights_file(folder)
-    source, bits = str(weights), None
-    if checkpoint:
-        config, named = _read_checkpoint(checkpoint)
-        dims = parse_dims(config, source)
-    elif weights.name == BINARY:
-        variables, bits = read_binary(weights, "WhisperSpec")
-        heads = {side: _heads_of(side, variables, source) for side in ("encoder", "decoder")}
-        named = openai_names({key: mx.array(value) for key, value in hub_names(variables, source).items()})
-        dims = dims_of(named, heads, source)
-        del variables
-    else:
-        dims = parse_dims(config, str(folder / CONFIG))
-        stored = read_tensors(weights)
-        bits = bits_of(stored)
-        plain = {name: stored.read(name) for name in stored.shapes}
-        packed = (packed_parts(stored, name, name) for name in plain)
-        named = openai_names(plain | {key: part for parts in packed for key, part in parts.items()})
-    tensors = check_tensors(named, dims, source)
-    tokenizer = WhisperTokenizer.from_file(folder / TOKENIZER, dims.n_vocab)
-    generation = folder / GENERATION
+    folder, checkpoint = HubFolder(path), checkpoint_of(path)
+    config = {} if checkpoint else folder.config
+    weights = checkpoint or _weights_file(path)
+    dims, stored, bits = _read_stored(weights, config)
+    tensors = read_weights(stored, dims, str(weights))
+    tokenizer = WhisperTokenizer.from_folder(folder, dims.n_vocab)
     # A checkpoint states sizes alone: what is to be suppressed follows from the tokenizer then.
-    stated = generation if generation.is_file() else weights if checkpoint else folder / CONFIG
-    settings = parse_settings(
-        {} if stated == checkpoint else read_json(stated),
-        dims,
-        tokenizer.non_speech_tokens(),
-        tokenizer.blank_token,
-        str(stated),
-    )
-    read = {
-        "weights": weights,
-        "tokenizer": folder / TOKENIZER,
-        "config": weights if checkpoint else folder / CONFIG,
-        "settings": stated,
+    sizes = checkpoint or path / CONFIG
+    stated = path / GENERATION if (path / GENERATION).is_file() else sizes
+    with in_file(stated):
+        settings = parse_settings(
+            config if stated == sizes else folder.generation,
+            dims,
+            tokenizer.non_speech_tokens(),
+            tokenizer.encode(" ")[0],
+        )
+    files = {"weights": weights_digest(weights)} | {
+        role: sha256_of(file)
+        for role, file in (("tokenizer", path / TOKENIZER), ("config", sizes), ("settings", stated))
     }
-    files = {role: sha256_of(path) for role, path in read.items()}
-    return WhisperArtifacts(folder.resolve().name, dims, settings, tokenizer, tensors, files, bits)
-
-
-def check_tensors(named: Mapping[str, mx.array], dims: WhisperDims, source: str) -> dict[str, mx.array]:
-    """Those of `named` that a model of `dims` has. Raises WeightsMismatch that names what does not fit."""
-    expected = shapes_of(dims)
-    # mlx-community leaves out what can be computed; where it is stored, it is rounded as the weights are.
-    named = {POSITIONS: sine_positions(dims.n_audio_ctx, dims.n_audio_state), **named}
-    packed = {name: value for name, value in named.items() if name.endswith(PARTS)}
-    shapes = {name: tuple(value.shape) for name, value in named.items() if name not in packed}
-    check_shapes(expected, shapes, DERIVED, source)
-    return packed | {name: named[name] for name in expected}
+    return WhisperArtifacts(path.resolve().name, dims, settings, tokenizer, tensors, files, bits)
 
 
 def checkpoint_of(folder: Path) -> Path | None:
     """The `.pt` file of a folder that holds one and a tokenizer.json, but no config.json; None where there is
     none, or several."""
-    if (folder / CONFIG).is_file() or not folder.is_dir():
+    if (folder / CONFIG).is_file() or not (folder / TOKENIZER).is_file():
         return None
-    files = sorted(folder.glob("*.pt"))
-    return files[0] if len(files) == 1 and (folder / TOKENIZER).is_file() else None
-
-
-def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, mx.array]]:
-    """Sizes and tensors of OpenAI's checkpoint."""
-    with open_checkpoint(path, "model_state_dict") as checkpoint:
-        sizes = checkpoint.others.get("dims")
-        if not isinstance(sizes, Mapping):
-            raise ModelUnreadable("it holds no 'dims', so it is no checkpoint of OpenAI's Whisper")
-        return dict(sizes), {name: checkpoint.read(name) for name in checkpoint.shapes}
-
-
-def _heads_of(side: str, variables: Mapping[str, Array], source: str) -> int:
-    heads = variables.get(f"{side}/num_heads")
-    if heads is None or heads.ndim:
-        raise WeightsMismatch(f"{source}: {side}/num_heads is missing or no number")
-    return int(heads.item())
+    files = list(folder.glob("*.pt"))
+    return files[0] if len(files) == 1 else None
 
 
 def _weights_file(folder: Path) -> Path:
@@ -169,3 +96,50 @@ def _weights_file(folder: Path) -> Path:
             return folder / name
     known = ", ".join((BINARY, *NAMED_WEIGHTS))
     raise ModelUnreadable(f"{folder}: the weights are missing; one of {known} is needed")
+
+
+def _read_stored(path: Path, config: Mapping[str, Any]) -> tuple[WhisperDims, Weights, int | None]:
+    """The dimensions, the tensors, and the bits of quantised ones, of a file with the configuration beside
+    it."""
+    source = str(path)
+    if path.suffix == ".pt":
+        with open_checkpoint(path, "model_state_dict") as checkpoint:
+            sizes = checkpoint.others.get("dims")
+            if not isinstance(sizes, Mapping):
+                raise ModelUnreadable("it holds no 'dims', so it is no checkpoint of OpenAI's Whisper")
+            tensors = {name: checkpoint.read(name) for name in checkpoint.shapes}
+        return parse_dims(sizes, source), Safetensors(tensors), None
+    if path.name == BINARY:
+        variables, bits = read_binary(path, "WhisperSpec")
+        tensors = {name: mx.array(value) for name, value in hub_names(variables, source).items()}
+        return parse_dims(_sizes_of(variables, source), source), Safetensors(tensors), bits
+    dims = parse_dims(config, str(path.parent / CONFIG))
+    weights = read_tensors(path)
+    return dims, weights, bits_of(weights)
+
+
+def _sizes_of(variables: Mapping[str, Array], source: str) -> dict[str, int]:
+    """The dimensions by Hugging Face's names, from the variables of a CTranslate2 binary."""
+
+    def variable(name: str, rank: int) -> Array:
+        value = variables.get(name)
+        if value is None or value.ndim != rank:
+            raise WeightsMismatch(f"{source}: {name} is missing or has another rank than {rank}")
+        return value
+
+    def layers(side: str) -> int:
+        numbers = (re.match(rf"{side}/layer_(\d+)/", name) for name in variables)
+        return 1 + max((int(number[1]) for number in numbers if number), default=-1)
+
+    tokens, width = variable("decoder/embeddings/weight", 2).shape
+    return {
+        "num_mel_bins": variable("encoder/conv1/weight", 3).shape[1],
+        "max_source_positions": len(variable("encoder/position_encodings/encodings", 2)),
+        "max_target_positions": len(variable("decoder/position_encodings/encodings", 2)),
+        "d_model": width,
+        "encoder_attention_heads": int(variable("encoder/num_heads", 0)),
+        "decoder_attention_heads": int(variable("decoder/num_heads", 0)),
+        "encoder_layers": layers("encoder"),
+        "decoder_layers": layers("decoder"),
+        "vocab_size": tokens,
+    }

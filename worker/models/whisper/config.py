@@ -1,14 +1,14 @@
 """A Whisper model's dimensions, its special tokens and what its repository says about decoding.
 
-Reads the three kinds of `config.json` (Hugging Face, OpenAI's dims as mlx-community keeps them, CTranslate2's
-settings). Knows no weights and no text.
+Reads Hugging Face's names, OpenAI's (as mlx-community has them) and CTranslate2's. Knows no weights and no
+text.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spool.errors import InvalidRequest, ModelUnreadable
+from spool.errors import ModelUnreadable
 from worker.models.configuration import in_file, require, require_size
 
 ENCODER_FRAMES = 1500
@@ -85,23 +85,11 @@ HUGGING_FACE_NAMES = {
 
 
 def parse_dims(config: Mapping[str, Any], source: str) -> WhisperDims:
-    """The dimensions in a Hugging Face or OpenAI configuration. Raises ModelUnreadable."""
+    """The dimensions in a Hugging Face or OpenAI configuration. Raises ModelUnreadable where no Whisper has
+    such dimensions."""
     names = HUGGING_FACE_NAMES if "d_model" in config else {each: each for each in HUGGING_FACE_NAMES}
     with in_file(source):
-        sizes = {size: require_size(name, config.get(name)) for size, name in names.items()}
-    return check_dims(WhisperDims(**sizes), source)
-
-
-def is_multilingual(config: Mapping[str, Any]) -> bool:
-    """Whether a Hugging Face or OpenAI configuration is that of a Whisper that detects languages."""
-    whisper = config.get("model_type") == "whisper" or "n_audio_state" in config
-    size = config.get("vocab_size", config.get("n_vocab"))
-    return whisper and size in VOCABULARIES and SpecialTokens(size).multilingual
-
-
-def check_dims(dims: WhisperDims, source: str) -> WhisperDims:
-    """Raises ModelUnreadable where no Whisper has such dimensions."""
-    with in_file(source):
+        dims = WhisperDims(**{size: require_size(name, config.get(name)) for size, name in names.items()})
         require("n_vocab", dims.n_vocab, *VOCABULARIES)
         require("n_mels", dims.n_mels, 80, 128)
         require("n_audio_ctx", dims.n_audio_ctx, ENCODER_FRAMES)
@@ -109,6 +97,17 @@ def check_dims(dims: WhisperDims, source: str) -> WhisperDims:
         require("n_audio_state", dims.n_audio_state, HEAD_WIDTH * dims.n_audio_head)
         require("n_text_state", dims.n_text_state, HEAD_WIDTH * dims.n_text_head)
     return dims
+
+
+def is_whisper(config: Mapping[str, Any]) -> bool:
+    """Whether a configuration is that of a Whisper, in any layout."""
+    return config.get("model_type") == "whisper" or "n_audio_state" in config or "suppress_ids" in config
+
+
+def is_multilingual(config: Mapping[str, Any]) -> bool:
+    """Whether a Hugging Face or OpenAI configuration is that of a Whisper that detects languages."""
+    size = config.get("vocab_size", config.get("n_vocab"))
+    return is_whisper(config) and size in VOCABULARIES and SpecialTokens(size).multilingual
 
 
 class SpecialTokens:
@@ -131,12 +130,6 @@ class SpecialTokens:
         behind = range(self.translate + 1, self.translate + 7)
         self.transcribe, self.sot_lm, self.sot_prev, self.no_speech, self.no_timestamps, self.time = behind
 
-    def language(self, code: str) -> int:
-        """The token of a language. Raises InvalidRequest where the model does not have it."""
-        if code not in self.codes:
-            raise InvalidRequest(f"the model has no language {code!r}; it has: {', '.join(self.codes)}")
-        return self.first_language + self.codes.index(code)
-
     def prompt(
         self,
         language: str = "en",
@@ -145,20 +138,13 @@ class SpecialTokens:
         timestamps: bool = True,
         previous: Sequence[int] = (),
     ) -> list[int]:
-        """The tokens before the first sampled one. previous: text tokens, the last 223 of which are kept.
-
-        Raises InvalidRequest for a language or task that the model does not have.
-        """
-        if task not in TASKS:
-            raise InvalidRequest(f"unknown task {task!r}: {' or '.join(TASKS)}")
-        token = self.language(language)
-        if task == "translate" and not self.multilingual:
-            raise InvalidRequest("the model knows English only and cannot translate")
-        head = [self.sot]
+        """The tokens before the first sampled one. previous: text tokens, the last 223 of which are kept."""
+        tokens = [self.sot_prev, *previous[-MAX_PROMPT:]] if previous else []
+        tokens.append(self.sot)
         if self.multilingual:
-            head += [token, self.translate if task == "translate" else self.transcribe]
-        context = [self.sot_prev, *previous[-MAX_PROMPT:]] if previous else []
-        return context + head + ([] if timestamps else [self.no_timestamps])
+            tokens.append(self.first_language + self.codes.index(language))
+            tokens.append(self.translate if task == "translate" else self.transcribe)
+        return tokens if timestamps else [*tokens, self.no_timestamps]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,31 +161,30 @@ class DecodingSettings:
 
 
 def parse_settings(
-    config: Mapping[str, Any], dims: WhisperDims, suppress: Sequence[int], blank: int, source: str
+    config: Mapping[str, Any], dims: WhisperDims, suppress: Sequence[int], blank: int
 ) -> DecodingSettings:
     """Settings of a `generation_config.json` or a CTranslate2 `config.json`; what is not in it is derived.
 
     suppress, blank: OpenAI's set of symbols and the token of one space, from the tokenizer. Raises
-    ModelUnreadable where the file names a token or a head that the model does not have.
+    ModelUnreadable for a token or a head that the model does not have.
     """
     ids = SpecialTokens(dims.n_vocab)
     named = config.get("suppress_ids", config.get("suppress_tokens"))
     first = config.get("suppress_ids_begin", config.get("begin_suppress_tokens"))
     # -1 stands for OpenAI's set.
-    tokens = tuple(suppress) if named is None or -1 in named else tuple(named)
+    tokens = suppress if named is None or -1 in named else named
     always = (ids.transcribe, ids.translate, ids.sot, ids.sot_prev, ids.sot_lm, ids.no_speech)
-    heads = _alignment_heads(config.get("alignment_heads"), dims)
     settings = DecodingSettings(
         suppress=tuple(sorted({*tokens, *always})),
-        suppress_first=tuple(first) if first is not None else (blank, ids.eot),
-        alignment_heads=heads,
+        suppress_first=(blank, ids.eot) if first is None else tuple(first),
+        alignment_heads=_alignment_heads(config.get("alignment_heads"), dims),
     )
     for token in (*settings.suppress, *settings.suppress_first):
         if not isinstance(token, int) or not 0 <= token < dims.n_vocab:
-            raise ModelUnreadable(f"{source}: {token!r} is no token of a vocabulary of {dims.n_vocab}")
-    for layer, head in heads:
+            raise ModelUnreadable(f"{token!r} is no token of a vocabulary of {dims.n_vocab}")
+    for layer, head in settings.alignment_heads:
         if not (0 <= layer < dims.n_text_layer and 0 <= head < dims.n_text_head):
-            raise ModelUnreadable(f"{source}: no alignment head ({layer}, {head}) in this decoder")
+            raise ModelUnreadable(f"no alignment head ({layer}, {head}) in this decoder")
     return settings
 
 

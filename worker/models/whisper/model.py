@@ -45,7 +45,7 @@ from worker.models.front_ends.whisper_mel import log_mel
 from worker.models.requests import DecodeRequest
 from worker.models.tokenizers.bytes import UNSPACED
 from worker.models.weights import default_dtype
-from worker.models.whisper.artifacts import WhisperArtifacts, is_whisper_folder, open_folder
+from worker.models.whisper.artifacts import WhisperArtifacts, checkpoint_of, open_folder
 from worker.models.whisper.config import (
     ENCODER_FRAMES,
     FRAME_SECONDS,
@@ -54,9 +54,9 @@ from worker.models.whisper.config import (
     TASKS,
     SpecialTokens,
     context_frames,
+    is_whisper,
 )
-from worker.models.whisper.decoder import decoder_of
-from worker.models.whisper.encoder import WhisperEncoder
+from worker.models.whisper.network import WhisperEncoder, decoder_of
 from worker.models.whisper.rules import WhisperOptions, WhisperRules
 from worker.models.whisper.windows import judge
 
@@ -303,7 +303,7 @@ class Whisper:
     """The family of OpenAI's Whisper and what was distilled from it."""
 
     def matches(self, files: ModelFiles) -> bool:
-        return is_whisper_folder(files.path)
+        return is_whisper(files.config) or checkpoint_of(files.path) is not None
 
     def load(self, files: ModelFiles, dtype: mx.Dtype | None = None) -> WhisperModel:
         return load_whisper(files.path, dtype)

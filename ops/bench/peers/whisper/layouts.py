@@ -9,7 +9,7 @@ import mlx.core as mx
 import numpy as np
 
 from worker.models.whisper.artifacts import open_folder
-from worker.models.whisper.layouts import POSITIONS
+from worker.models.whisper.network import POSITIONS
 
 
 def write_layouts(model: Path, folder: Path) -> dict[str, Path]:

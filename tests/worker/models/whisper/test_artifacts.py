@@ -14,6 +14,7 @@ from spool.errors import ModelUnreadable, UnknownModel, WeightsMismatch
 from tests.worker.models.whisper.tiny import (
     HEADS,
     SUPPRESS,
+    hugging_face_name,
     make_dims,
     make_tensors,
     tokenizer_text,
@@ -23,7 +24,7 @@ from tests.worker.models.whisper.tiny import (
     write_mlx,
     write_openai,
 )
-from worker.models import SpecialTokens, is_whisper_folder, open_folder
+from worker.models import ModelFiles, SpecialTokens, Whisper, open_folder
 
 DIMS = make_dims()
 WRITERS = {
@@ -39,7 +40,7 @@ WRITERS = {
 def test_every_layout_gives_the_same_model(tmp_path: Path, layout: str) -> None:
     tensors = make_tensors(DIMS)
     folder = WRITERS[layout](tmp_path, DIMS, tensors)
-    assert is_whisper_folder(folder)
+    assert Whisper().matches(ModelFiles(folder, folder.name))
     artifacts = open_folder(folder)
     assert artifacts.dims == DIMS
     assert artifacts.bits is None
@@ -61,9 +62,24 @@ def test_a_folder_without_its_weights_is_known_by_its_configuration(tmp_path: Pa
     for path in folder.iterdir():
         if path.suffix in (".bin", ".npz", ".safetensors"):
             path.unlink()
-    assert is_whisper_folder(folder)
+    assert Whisper().matches(ModelFiles(folder, folder.name))
     with pytest.raises(ModelUnreadable, match="the weights are missing; one of"):
         open_folder(folder)
+
+
+def test_weights_in_shards_are_known_by_all_of_them(tmp_path: Path) -> None:
+    digests = []
+    for seed in (0, 1):
+        tensors = make_tensors(DIMS, seed)
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        shard = "model-00001-of-00001.safetensors"
+        (write_hugging_face(folder, DIMS, tensors) / "model.safetensors").rename(folder / shard)
+        index = {"weight_map": {hugging_face_name(name): shard for name in tensors}}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+        digests.append(open_folder(folder).files)
+    first, second = digests
+    assert {role for role in first if first[role] != second[role]} == {"weights"}
 
 
 @pytest.mark.parametrize(("kind", "step"), [("int8", 1 / 127), ("int16", 1 / 32767)])

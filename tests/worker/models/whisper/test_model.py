@@ -329,14 +329,13 @@ def test_prompts() -> None:
     assert ids.prompt("yue", timestamps=False) == [50258, 50358, 50360, 50364]
     assert english.prompt(previous=range(300)) == [50360, *range(77, 300), 50257]
     assert (SpecialTokens(51865).time, english.time, ids.time) == (50364, 50363, 50365)
-    with pytest.raises(InvalidRequest, match="no language 'yue'"):
-        SpecialTokens(51865).prompt("yue")
-    with pytest.raises(InvalidRequest, match="no language 'de'; it has: en"):
-        english.prompt("de")
-    with pytest.raises(InvalidRequest, match="cannot translate"):
-        english.prompt(task="translate")
-    with pytest.raises(InvalidRequest, match="unknown task"):
-        ids.prompt(task="sing")
+    for model, options, message in (
+        (tiny_model(), DecodeRequest(language="yue"), "language: .* does not know 'yue'"),
+        (tiny_model(51864), DecodeRequest(language="de"), "does not know 'de'; it knows: en"),
+        (tiny_model(51864), DecodeRequest(task="translate"), "cannot translate"),
+    ):
+        with pytest.raises(InvalidRequest, match=message):
+            model.prepare(options)
 
 
 def test_sizes() -> None:

@@ -4,7 +4,7 @@ import pytest
 import tokenizers
 
 from tests.worker.models.whisper.tiny import tokenizer_text
-from worker.models import SpecialTokens, TokenSpan, WhisperTokenizer, join_punctuation
+from worker.models import TokenSpan, WhisperTokenizer, join_punctuation
 
 pytestmark = pytest.mark.slow
 
@@ -13,7 +13,7 @@ TEXTS = ["", " Hello, world!", " naïve café", "日本語 です", " 🎉 ok", 
 
 def tokenizer(vocabulary: int = 51865) -> WhisperTokenizer:
     text = tokenizer_text(vocabulary)
-    return WhisperTokenizer(tokenizers.Tokenizer.from_str(text), SpecialTokens(vocabulary))
+    return WhisperTokenizer(tokenizers.Tokenizer.from_str(text), vocabulary)
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -78,6 +78,6 @@ def test_a_prompt_is_cut_to_223_tokens() -> None:
     assert len(reader.previous(long)) == 223
     assert len(reader.previous(long, hotwords="ab")) == 223
     assert reader.previous(long, hotwords="ab")[:3] == reader.encode(" ab")
-    assert reader.previous(hotwords=long, carried=[1, 2]) == reader.encode(" " + long)[:223]
-    assert reader.previous(carried=[1, 2]) == [1, 2]
+    assert reader.previous("cd", hotwords=long) == reader.encode(" " + long)[:223]
+    assert reader.previous("cd", "ab") == reader.encode(" ab cd")
     assert reader.previous("  ") == []

@@ -13,7 +13,7 @@ import numpy as np
 
 from ops.testbed.torch_checkpoint import pickled, tensor
 from worker.models import HUGGING_FACE_NAMES, SpecialTokens, WhisperDims, byte_table
-from worker.models.whisper.layouts import shapes_of
+from worker.models.whisper.network import shapes_of
 
 Tensors = dict[str, np.ndarray]
 SUPPRESS = [1, 2, 7, 50361]
