@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from api.auth.sight import View
 from api.problems import Problem
 from spool.domain.archive.edits import Edit, apply_edits
+from spool.domain.archive.record import Record
 from spool.domain.jobs import Job
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
+from spool.formats import open_record
 from spool.objects import ObjectStore
 from spool.objects.integrity import read_verified
 from spool.store.deletions import refuse_deleted
@@ -24,8 +26,16 @@ def read_record(objects: ObjectStore, job: Job) -> Transcript:
 
     Raises as `key_of_transcript` does, and StorageError.
     """
-    record = read_verified(objects, key_of_transcript(job), job.transcript_sha256 or "")
-    return Transcript.model_validate_json(record)
+    return Transcript.model_validate_json(_read_bytes(objects, job))
+
+
+def read_parts(objects: ObjectStore, job: Job) -> Record:
+    """The same, of which words are read as they are asked for."""
+    return open_record(_read_bytes(objects, job))
+
+
+def _read_bytes(objects: ObjectStore, job: Job) -> bytes:
+    return read_verified(objects, key_of_transcript(job), job.transcript_sha256 or "")
 
 
 def key_of_transcript(job: Job) -> str:

@@ -4,8 +4,9 @@
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import Query
 from sqlalchemy import Connection
@@ -14,15 +15,15 @@ from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_job
 from api.auth.sight import Sight, SightDep
 from api.presenters.spread import present_places
-from api.presenters.transcripts import read_record
+from api.presenters.transcripts import read_parts
 from api.problems import Problem
 from api.services import Services, ServicesDep
 from api.submission.bodies import json_body
 from spool.domain.archive.closures import PLACEHOLDER
 from spool.domain.archive.edits import Edit, find_standing_edits
+from spool.domain.archive.record import Record, WholeRecord
 from spool.domain.jobs import Job
 from spool.domain.retention import Content
-from spool.domain.transcript import Transcript
 from spool.errors import Conflict, Forbidden, NotFound
 from spool.schemas.common import ListOf
 from spool.schemas.edits import (
@@ -38,11 +39,13 @@ from spool.schemas.edits import (
 from spool.sounds.dictionary import installed_lexicon
 from spool.store.archive.closed import closed_parts
 from spool.store.deletions import refuse_deleted
+from spool.store.jobs import get_job
 from spool.store.transcripts import edits as store
 from spool.store.transcripts import spread
 
 MOST_PLACES = 100
-_Spreading = Callable[[Connection, str, Transcript], tuple[list[Edit], list[spread.Refused]]]
+_Result = TypeVar("_Result")
+_Spreading = Callable[[Connection, str, Record], tuple[list[Edit], list[spread.Refused]]]
 
 
 def list_edits(services: ServicesDep, caller: CallerDep, sight: SightDep, job_id: str) -> ListOf[EditOut]:
@@ -196,12 +199,16 @@ def _change_many(
     items: list[SpreadEdit] = []
     kept: list[RefusedPlace] = []
     for job in opened:
-        record = _read_record(services, job)
-        with services.database.begin() as tx:
-            edits, refused = change(tx, job.id, record)
+        edits, refused = _change_record(services, job, _bind(change, job.id))
         items += [SpreadEdit.of(edit, job=job.id, stands=edit.undoes is None) for edit in edits]
         kept += [RefusedPlace.of(each, job=job.id) for each in refused]
     return SpreadDone(items=items, refused=kept)
+
+
+def _bind(
+    change: _Spreading, job_id: str
+) -> Callable[[Connection, Record], tuple[list[Edit], list[spread.Refused]]]:
+    return lambda tx, record: change(tx, job_id, record)
 
 
 def _find_edit(tx: Connection, job_id: str, revision: int) -> Edit:
@@ -226,19 +233,38 @@ def _open_job(services: Services, caller: Principal, sight: Sight, job_id: str) 
 
 
 def _edit(services: Services, caller: Principal, sight: Sight, job_id: str, change: store.Change) -> EditOut:
-    record = _read_record(services, _open_job(services, caller, sight, job_id))
+    job = _open_job(services, caller, sight, job_id)
     try:
-        with services.database.begin() as tx:
-            edit: Edit = change(tx, record)
+        edit = _change_record(services, job, change)
     except store.EditConflict as conflict:
         other = EditOut.of(conflict.other, stands=True).model_dump(mode="json")
         raise Problem(409, "edited", conflict.message, other=other) from None
     return EditOut.of(edit, stands=edit.undoes is None)
 
 
-def _read_record(services: Services, job: Job) -> Transcript:
+def _change_record(services: Services, job: Job, change: Callable[[Connection, Record], _Result]) -> _Result:
+    """Change a job's transcript in a transaction, with the record that it then has: speakers may be found
+    again while this one is read."""
+    while True:
+        record = _read_record(services, job)
+        with suppress(_Replaced), services.database.begin() as tx:
+            result = change(tx, record)
+            if get_job(tx, job.id).transcript_key != job.transcript_key:
+                raise _Replaced
+            return result
+        with services.database.read() as tx:
+            job = get_job(tx, job.id)
+
+
+class _Replaced(Exception):
+    """The job has another record by now."""
+
+
+def _read_record(services: Services, job: Job) -> Record:
     """The transcript as it was recognised."""
     refuse_deleted(job, Content.TRANSCRIPT)
     if job.transcript_key is None:
         raise Conflict(f"Job {job.id} is {job.state}; only a transcript can be corrected.")
-    return read_record(services.objects, job)
+    record = read_parts(services.objects, job)
+    # Which passages change cannot be told without the rest: better read here than in the transaction.
+    return WholeRecord(record.read()) if record.around.nbest else record

@@ -12,6 +12,9 @@ processor time of the longest tasks, which others on the machine do not lengthen
 doubles a frame while scrolling. At the end, where the API can no longer send the record as it is stored: the
 first words once a speaker has a name, once a word is corrected too, and once a minute is closed to readers;
 that is then opened again.
+
+With `--saving` no browser is started: it prints what it takes to save corrections of single words all over
+the recording, half of which are replaced by two, as a request, of it the transaction, and of the processor.
 """
 
 import argparse
@@ -20,6 +23,7 @@ import logging
 import random
 import statistics
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,12 +32,23 @@ from typing import Any
 
 import structlog
 from playwright.sync_api import Browser, Page, sync_playwright
+from sqlalchemy import Connection, event
 
 import migrations
 from ops.testbed.running_api import Live, start, transcript_of
 from spool.broker.embedded_redis import EmbeddedRedis
 from spool.client import Spool
-from spool.domain import DiarizationFacts, JobOptions, JobSpeaker, Segment, Source, Speaker, Transcript, Turn
+from spool.domain import (
+    DiarizationFacts,
+    JobOptions,
+    JobSpeaker,
+    Segment,
+    Source,
+    Speaker,
+    Transcript,
+    Turn,
+    passages_of,
+)
 from spool.domain.transcript import count_words
 from spool.formats import render
 from spool.ids import new_id
@@ -150,7 +165,7 @@ def store_long(live: Live, words: int) -> str:
         record.audio.duration, stored.key, stored.sha256 or "", 1.0, len(record.words), speakers=speakers
     )
     with services.database.begin() as tx:
-        endings.finish_job(tx, claim, outcome)
+        endings.finish_job(tx, claim, outcome, passages_of(record))
     return job_id
 
 
@@ -226,6 +241,44 @@ def measure_changed(browser: Browser, live: Live, job_id: str, words: int) -> di
     return found
 
 
+def measure_saving(live: Live, job_id: str, words: int, rounds: int) -> list[dict[str, float]]:
+    """Milliseconds of corrections, one after the other."""
+    took: list[float] = []
+    begun: dict[int, float] = {}
+    saving: set[int] = set()
+
+    def note_statement(tx: Connection, cursor: object, statement: str, *rest: object) -> None:
+        del cursor, rest
+        begun.setdefault(id(tx), time.perf_counter())
+        if statement.startswith("INSERT INTO edits"):
+            saving.add(id(tx))
+
+    def note_end(tx: Connection) -> None:
+        began = begun.pop(id(tx), 0.0)
+        if id(tx) in saving:
+            saving.discard(id(tx))
+            took.append(1000 * (time.perf_counter() - began))
+
+    engine = live.services.database.engine
+    event.listen(engine, "before_cursor_execute", note_statement)
+    event.listen(engine, "commit", note_end)
+    event.listen(engine, "rollback", note_end)
+    found = []
+    with Spool(live.url) as spool:
+        for at in range(rounds):
+            word = words * (2 * at + 1) // (2 * rounds)
+            began, processor = time.perf_counter(), time.process_time()
+            spool.edit(job_id, word, word, "Okonkwo" if at % 2 else f"Ada {at}")
+            found.append(
+                {
+                    "saving a correction": 1000 * (time.perf_counter() - began),
+                    "its transaction": took[-1],
+                    "processor": 1000 * (time.process_time() - processor),
+                }
+            )
+    return found
+
+
 def _longest_by_processor(trace: bytes) -> float:
     """Milliseconds of the renderer's main thread in the task that took it longest."""
     events: list[dict[str, Any]] = json.loads(trace)["traceEvents"]
@@ -261,24 +314,38 @@ def main() -> None:
     )
     parser.add_argument("--words", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--saving", action="store_true", help="measure what saving corrections takes")
     wanted = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    with _api() as live, sync_playwright() as playwright:
+    once: dict[str, float] = {}
+    with _api() as live:
         job_id = store_long(live, wanted.words)
-        chromium = playwright.chromium.launch(
-            executable_path=which("chromium"), args=["--no-sandbox", "--enable-precise-memory-info"]
-        )
-        rounds = [measure(chromium, live.url, job_id, wanted.words) for _ in range(wanted.rounds)]
-        once = trace(chromium, live.url, job_id, wanted.words)
-        once |= measure_changed(chromium, live, job_id, wanted.words)
-        chromium.close()
+        if wanted.saving:
+            rounds = measure_saving(live, job_id, wanted.words, wanted.rounds)
+        else:
+            rounds, once = _browse(live, job_id, wanted.words, wanted.rounds)
     print(f"{wanted.words} words, {wanted.rounds} rounds | median | worst")
     for name in rounds[0]:
         values = [each[name] for each in rounds]
         print(f"{name} | {statistics.median(values):.0f} | {max(values):.0f}")
     for name, value in once.items():
         print(f"{name}, once | {value:.0f} |")
-    print(f"targets: first words {TEXT_MS} ms, scrolling {STALL_MS} ms")
+    if not wanted.saving:
+        print(f"targets: first words {TEXT_MS} ms, scrolling {STALL_MS} ms")
+
+
+def _browse(
+    live: Live, job_id: str, words: int, count: int
+) -> tuple[list[dict[str, float]], dict[str, float]]:
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path=which("chromium"), args=["--no-sandbox", "--enable-precise-memory-info"]
+        )
+        rounds = [measure(chromium, live.url, job_id, words) for _ in range(count)]
+        once = trace(chromium, live.url, job_id, words)
+        once |= measure_changed(chromium, live, job_id, words)
+        chromium.close()
+    return rounds, once
 
 
 if __name__ == "__main__":

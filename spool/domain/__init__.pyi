@@ -21,6 +21,8 @@ from .archive.readings import (
     MOST_READINGS_OF_PASSAGE as MOST_READINGS_OF_PASSAGE,
     readings_of as readings_of,
 )
+from .archive.record import Record as Record, WholeRecord as WholeRecord
+from .archive.recutting import Cut as Cut, recut_passages as recut_passages
 from .archive.review import Doubts as Doubts, review_passages as review_passages
 from .archive.sampling import (
     Population as Population,

@@ -21,6 +21,7 @@ from .names import (
     TEXT_FORMATS as TEXT_FORMATS,
     TextFormat as TextFormat,
 )
+from .parts import open_record as open_record
 from .pbcore import pbcore as pbcore
 from .rendering import check_subtitles as check_subtitles, render as render, render_bytes as render_bytes
 from .tiers import Annotation as Annotation, tiers_of as tiers_of

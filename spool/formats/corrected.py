@@ -7,30 +7,20 @@ To read and write 20 hours of words takes seconds, and a few of them are correct
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
 from spool.domain.archive.edits import Edit, apply_edits, find_effective_edits
 from spool.domain.spacing import join_words
 from spool.domain.transcript import Correction, Segment, Transcript, Word, count_words
+from spool.formats.parts import BETWEEN, NEXT, RecordParts, split_record, word_list
 from spool.formats.rendering import render_bytes
 
-# How `render` writes lists of the transcript. A line break within a string is escaped, so only the record's
-# own lines can look like these.
-_WORDS = b'\n  "words": [\n'
-_SEGMENTS = b'\n  ],\n  "segments": [\n'
-_END = b"\n  ],\n"
-_NO_LISTS = b'\n  "words": [],\n  "segments": [],\n'
-_NEXT = b",\n"
-_BETWEEN = b"\n    },\n    {\n"
 _TEXT = re.compile(rb'\n      "text": (".*"),\n')
 _RANGE = re.compile(rb'"first_word": (\d+),\n      "last_word": (\d+)')
 _SHORTEST, _FEW = 80, 16
 """No word takes fewer bytes, so more than a few words don't end within as many times these."""
 
-_word_list = TypeAdapter(tuple[Word, ...])
 _segment_list = TypeAdapter(tuple[Segment, ...])
 _text_list = TypeAdapter(list[str])
 
@@ -38,7 +28,7 @@ _text_list = TypeAdapter(list[str])
 def correct_record(record: bytes, edits: Sequence[Edit], names: Mapping[str, str]) -> list[bytes]:
     """The record with `edits` applied and its speakers named, as consecutive pieces of JSON: the bytes of
     `render_bytes(apply_edits(transcript, edits).with_names(names), "json")`."""
-    parts = _split(record)
+    parts = split_record(record)
     live = find_effective_edits(edits)
     if parts is not None and live:
         parts = _correct(parts, live)
@@ -48,34 +38,7 @@ def correct_record(record: bytes, edits: Sequence[Edit], names: Mapping[str, str
     return [render_bytes(apply_edits(whole, edits).with_names(names), "json")]
 
 
-class _Parts(NamedTuple):
-    """A record taken apart: the insides of its two long lists, and the transcript without them."""
-
-    around: Transcript
-    words: Sequence[bytes]
-    segments: bytes
-
-    def render(self, names: Mapping[str, str]) -> list[bytes]:
-        """The whole, as pieces."""
-        before, _, after = render_bytes(self.around.with_names(names), "json").partition(_NO_LISTS)
-        return [before + _WORDS, *self.words, _SEGMENTS, self.segments, _END + after]
-
-
-def _split(record: bytes) -> _Parts | None:
-    """None if it has no words, or is not laid out as `render` does."""
-    words = record.find(_WORDS)
-    segments = record.find(_SEGMENTS, words)
-    end = record.find(_END, segments + len(_SEGMENTS))
-    if min(words, segments, end) < 0:
-        return None
-    return _Parts(
-        Transcript.model_validate_json(record[:words] + _NO_LISTS + record[end + len(_END) :]),
-        [record[words + len(_WORDS) : segments]],
-        record[segments + len(_SEGMENTS) : end],
-    )
-
-
-def _correct(parts: _Parts, edits: Sequence[Edit]) -> _Parts | None:
+def _correct(parts: RecordParts, edits: Sequence[Edit]) -> RecordParts | None:
     """None unless the segments have all words, in order, and some word is left."""
     words = _WordReader(parts.words[0])
     segments = _cut_segments(parts.segments)
@@ -92,16 +55,16 @@ def _correct(parts: _Parts, edits: Sequence[Edit]) -> _Parts | None:
     for begin, end in _find_touched([first for first, _ in ranges], edits):
         first, last = ranges[begin][0], ranges[end - 1][1]
         written.append(words.take(first))
-        shown.append(_move(_NEXT.join(segments[done:begin]), grown))
+        shown.append(_move(NEXT.join(segments[done:begin]), grown))
         own = parts.around.model_copy(
             update={
-                "words": _word_list.validate_json(b"[" + words.take(last + 1) + b"]"),
+                "words": word_list.validate_json(b"[" + words.take(last + 1) + b"]"),
                 "segments": _segment_list.validate_json(
-                    b"[" + _move(_NEXT.join(segments[begin:end]), -first) + b"]"
+                    b"[" + _move(NEXT.join(segments[begin:end]), -first) + b"]"
                 ),
             }
         )
-        new = apply_edits(own, [_shift(edit, -first) for edit in edits if edit.touches(first, last)])
+        new = apply_edits(own, [edit.shift(-first) for edit in edits if edit.touches(first, last)])
         for before, after in zip(count_words(own.speakers, own.words), new.speakers, strict=True):
             spoken[after.label] += after.words - before.words
         corrections += (_place(each, first, first + grown) for each in new.corrections)
@@ -110,10 +73,10 @@ def _correct(parts: _Parts, edits: Sequence[Edit]) -> _Parts | None:
         grown += len(new.words) - len(own.words)
         done = end
     written.append(words.take(words.count))
-    shown.append(_move(_NEXT.join(segments[done:]), grown))
+    shown.append(_move(NEXT.join(segments[done:]), grown))
     if not any(written):
         return None
-    left = _NEXT.join(filter(None, shown))
+    left = NEXT.join(filter(None, shown))
     corrected = {
         "text": join_words(_text_list.validate_json(b"[" + b",".join(_TEXT.findall(left)) + b"]")),
         "speakers": tuple(
@@ -121,14 +84,14 @@ def _correct(parts: _Parts, edits: Sequence[Edit]) -> _Parts | None:
         ),
         "corrections": tuple(corrections),
     }
-    return _Parts(parts.around.model_copy(update=corrected), list(_separate(written)), left)
+    return RecordParts(parts.around.model_copy(update=corrected), list(_separate(written)), left)
 
 
 class _WordReader:
     """The words of a record from first to last."""
 
     def __init__(self, listed: bytes) -> None:
-        self.count = listed.count(_BETWEEN) + 1
+        self.count = listed.count(BETWEEN) + 1
         self._listed = listed
         self._taken = 0
         self._at = 0
@@ -137,24 +100,24 @@ class _WordReader:
         """The next words, up to the one before `end`."""
         begin = self._at
         if end == self.count:
-            self._at = len(self._listed) + len(_NEXT)
+            self._at = len(self._listed) + len(NEXT)
         else:
             self._skip(end - self._taken)
         self._taken = end
-        return self._listed[begin : max(begin, self._at - len(_NEXT))]
+        return self._listed[begin : max(begin, self._at - len(NEXT))]
 
     def _skip(self, words: int) -> None:
         while words > _FEW:
             end = self._at + words * _SHORTEST
-            words -= self._listed.count(_BETWEEN, self._at, end)
-            self._at = end - len(_BETWEEN) + 1
+            words -= self._listed.count(BETWEEN, self._at, end)
+            self._at = end - len(BETWEEN) + 1
         for _ in range(words):
-            self._at = self._listed.index(_BETWEEN, self._at) + len(b"\n    },\n")
+            self._at = self._listed.index(BETWEEN, self._at) + len(b"\n    },\n")
 
 
 def _cut_segments(listed: bytes) -> list[bytes]:
     first, last = b"    {\n", b"\n    }"
-    return [first + each + last for each in listed.removeprefix(first).removesuffix(last).split(_BETWEEN)]
+    return [first + each + last for each in listed.removeprefix(first).removesuffix(last).split(BETWEEN)]
 
 
 def _find_touched(firsts: Sequence[int], edits: Sequence[Edit]) -> Iterator[tuple[int, int]]:
@@ -178,10 +141,6 @@ def _move(segments: bytes, by: int) -> bytes:
     return _RANGE.sub(move, segments) if by else segments
 
 
-def _shift(edit: Edit, by: int) -> Edit:
-    return replace(edit, first_word=edit.first_word + by, last_word=edit.last_word + by)
-
-
 def _place(correction: Correction, recognised: int, shown: int) -> Correction:
     return correction.model_copy(
         update={
@@ -203,6 +162,6 @@ def _separate(lists: Iterable[bytes]) -> Iterator[bytes]:
     some = False
     for each in filter(None, lists):
         if some:
-            yield _NEXT
+            yield NEXT
         yield each
         some = True

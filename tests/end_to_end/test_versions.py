@@ -18,6 +18,7 @@ from spool.domain import (
     ModelFacts,
     Rescoring,
     Transcript,
+    WholeRecord,
     parse_query,
     phrase_list,
 )
@@ -49,7 +50,7 @@ def with_glossary(fleet: Fleet, job: Job, record: Transcript) -> Job:
     reading = next(text for text in heard if text and text != record.text and " " not in text)
     with fleet.db.begin() as tx:
         add_version(tx, job.project, "names", phrase_list(["zoo"]), 1, "Bo", auto_add_after=1)
-        add_edit(tx, job.id, record, NewEdit(0, 0, reading.capitalize(), None, 0, "Bo"))
+        add_edit(tx, job.id, WholeRecord(record), NewEdit(0, 0, reading.capitalize(), None, 0, "Bo"))
     lookup = GlossaryLookup(fleet.db, job.project)
     options = job.options.model_dump(mode="json", exclude={"live", "boost", "align"})
     asked = AskedOptions.model_validate(lookup.with_phrases(options | {"boost": {"glossary": "names"}}))

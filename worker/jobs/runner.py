@@ -29,7 +29,8 @@ from spool.store.jobs import get_job, hashes_of_source
 from spool.store.passes import load_passes
 from spool.store.queue.endings import Ending, Outcome, finish_job
 from spool.store.queue.leases import Claim
-from spool.store.transcripts.edits import edits_of, index_words
+from spool.store.transcripts.edits import edits_of
+from spool.store.transcripts.reindexing import index_words
 from spool.store.transcripts.review import FinishedJob, doubts_in
 from spool.store.transcripts.sounds import copy_sounds
 from spool.store.transcripts.voices import copy_prints

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
-from spool.domain.archive.edits import Edit, rebuild_words
+from spool.domain.archive.edits import Edit, Recognised, rebuild_words
 from spool.domain.columns import Id, Label, Name, Sha256
 from spool.domain.jobs import Job
 from spool.domain.transcript import ClosedSpan, Segment, Speaker, Transcript, Turn, Word
@@ -172,7 +172,7 @@ class ClosedParts:
         """Whether anything of this stretch, or its speaker, is closed."""
         return bool(self.closures) and (speaker in self.labels or _overlaps(self.spans, start, end))
 
-    def covers_words(self, record: Transcript, edit: Edit) -> bool:
+    def covers_words(self, record: Recognised, edit: Edit) -> bool:
         """Whether an edit of the recognised transcript touches closed words, or says a closed speaker."""
         words = record.words[edit.first_word : edit.last_word + 1]
         return edit.speaker in self.labels or any(

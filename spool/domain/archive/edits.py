@@ -6,13 +6,14 @@ their times; new ones share the time of those they replace.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import SequenceMatcher
+from typing import Protocol
 
 from spool.domain.columns import Id, Label, Name
 from spool.domain.spacing import join_words
-from spool.domain.transcript import Correction, Segment, Transcript, Word, count_words, text_of_words
+from spool.domain.transcript import Correction, Segment, Speaker, Transcript, Word, count_words, text_of_words
 from spool.errors import InvalidRequest
 from spool.wer import normal_words
 
@@ -48,6 +49,19 @@ class Edit:
         """Whether its range has all words of the other's."""
         return self.first_word <= other.first_word and other.last_word <= self.last_word
 
+    def shift(self, words: int) -> "Edit":
+        """The same edit where its first word has another number: so many more."""
+        return replace(self, first_word=self.first_word + words, last_word=self.last_word + words)
+
+
+class Recognised(Protocol):
+    """A transcript as it was recognised, or what can be read of it."""
+
+    @property
+    def words(self) -> Sequence[Word]: ...
+    @property
+    def speakers(self) -> Sequence[Speaker]: ...
+
 
 def find_effective_edits(edits: Iterable[Edit]) -> list[Edit]:
     """The edits that are not undone, without the undos, by revision."""
@@ -81,7 +95,7 @@ def recognised_number(stands: Iterable[Edit], at: int) -> int | None:
     return at - grown
 
 
-def text_in(transcript: Transcript, edits: Iterable[Edit], first: int, last: int) -> str | None:
+def text_in(transcript: Recognised, edits: Iterable[Edit], first: int, last: int) -> str | None:
     """The text of the words `first` to `last` as corrected; None if it is as recognised. The standing edits
     of them have no other words."""
     stands = [each for each in find_standing_edits(edits) if each.touches(first, last)]
@@ -97,7 +111,7 @@ def text_in(transcript: Transcript, edits: Iterable[Edit], first: int, last: int
     return " ".join([*pieces, *(word.text for word in transcript.words[at : last + 1])])
 
 
-def check_edit(transcript: Transcript, edits: Iterable[Edit], edit: Edit) -> None:
+def check_edit(transcript: Recognised, edits: Iterable[Edit], edit: Edit) -> None:
     """Raise InvalidRequest if the edit does not fit the transcript and the edits before it."""
     words = transcript.words
     if not 0 <= edit.first_word <= edit.last_word < len(words):
@@ -133,25 +147,36 @@ def apply_edits(transcript: Transcript, edits: Iterable[Edit]) -> Transcript:
     live = find_effective_edits(edits)
     if not live:
         return transcript
-    stands = find_standing_edits(live)
-    recognised = _with_speakers(transcript.words, live)
+    words, homes, corrections = _correct(transcript.words, live)
+    return rebuild_words(transcript, words, homes).model_copy(update={"corrections": tuple(corrections)})
+
+
+def correct_words(words: Sequence[Word], edits: Iterable[Edit]) -> list[Word]:
+    """The words with their standing edits applied."""
+    return _correct(words, find_effective_edits(edits))[0]
+
+
+def _correct(words: Sequence[Word], live: Sequence[Edit]) -> tuple[list[Word], list[int], list[Correction]]:
+    """The words that there are now, the recognised word that each came from or stands beside, and what was
+    replaced."""
+    recognised = _with_speakers(words, live)
+    now: list[Word] = []
     homes: list[int] = []
-    words: list[Word] = []
-    corrections = []
+    corrections: list[Correction] = []
     at = 0
-    for edit in stands:
-        words += recognised[at : edit.first_word]
+    for edit in find_standing_edits(live):
+        now += recognised[at : edit.first_word]
         homes += range(at, edit.first_word)
         heard = recognised[edit.first_word : edit.last_word + 1]
-        place = len(words)
+        place = len(now)
         for word, home in _apply_text(heard, edit.text):
-            words.append(word)
+            now.append(word)
             homes.append(edit.first_word + home)
-        corrections.append(_correction(heard, edit, place, len(words) - place))
+        corrections.append(_correction(heard, edit, place, len(now) - place))
         at = edit.last_word + 1
-    words += recognised[at:]
-    homes += range(at, len(transcript.words))
-    return rebuild_words(transcript, words, homes).model_copy(update={"corrections": tuple(corrections)})
+    now += recognised[at:]
+    homes += range(at, len(words))
+    return now, homes, corrections
 
 
 def rewrite_segments(transcript: Transcript, texts: Sequence[str]) -> Transcript:

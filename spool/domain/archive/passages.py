@@ -82,7 +82,11 @@ class Passage:
 def passages_of(transcript: Transcript) -> list[Passage]:
     """The passages of a transcript, in order of their start. Spaces within a word become no-break spaces,
     since a plain one would end the word."""
-    passages: list[Passage] = []
+    return sorted(cut_passages(transcript), key=lambda passage: (passage.words[0].start, passage.channel))
+
+
+def cut_passages(transcript: Transcript) -> Iterator[Passage]:
+    """The passages of a transcript, in order of its words."""
     readings = readings_of(transcript)
     begin = 0
     for channel, group in groupby(transcript.words, key=lambda word: word.channel):
@@ -93,9 +97,8 @@ def passages_of(transcript: Transcript) -> list[Passage]:
         for first, last in _cuts(words):
             spoken = every[first : last + FOLLOWING]
             heard = readings_between(readings, begin + first, begin + first + len(spoken))
-            passages.append(Passage.of(channel, words[first].speaker, last - first, spoken, heard))
+            yield Passage.of(channel, words[first].speaker, last - first, spoken, heard)
         begin += len(words)
-    return sorted(passages, key=lambda passage: (passage.words[0].start, passage.channel))
 
 
 def sounds_of(passages: Iterable[Passage]) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ Whatever changes what is closed has the files of the recording's outputs written
 they are made for nobody in particular, and so without what is closed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from sqlalchemy import Connection, delete, insert, select, update
 
@@ -16,6 +16,7 @@ from spool.ids import is_id, new_id
 from spool.store.archive.closed import STANDS, closure_of, find_closures, of_job
 from spool.store.archive.exports import enqueue_exports
 from spool.store.archive.versions import versions_of
+from spool.store.database import allow_idle
 from spool.store.jobs import get_job
 from spool.store.sql import find_row, now_utc, upsert
 from spool.tables import closures, not_private, openings
@@ -24,6 +25,7 @@ from spool.tables.record import reader_of, values_of
 
 _opening_of = reader_of(Opening)
 _MOST_VERSIONS = 10_000
+_READING_SECONDS = 30
 
 
 def add_closure(tx: Connection, job: Job, new: NewClosure, spans: list[list[float]]) -> Closure:
@@ -84,15 +86,21 @@ def closures_of_recording(tx: Connection, job: Job) -> list[Closure]:
     return sorted(own, key=lambda each: (each.created_at, each.id))
 
 
-def follow_speakers(tx: Connection, job: Job, transcript: Transcript) -> None:
-    """Have the closed speakers of a transcript stay closed after corrections of who spoke."""
+def follow_speakers(tx: Connection, job: Job, read: Callable[[], Transcript]) -> None:
+    """Have the closed speakers of a transcript stay closed after corrections of who spoke. read: its words,
+    as they are now."""
     own = (closures.c.job_id == job.id, closures.c.kind == "speaker", *STANDS)
-    for row in tx.execute(
+    found = tx.execute(
         select(closures.c.id, closures.c.speaker, closures.c.transcript_sha256).where(*own)
-    ):
-        if row.transcript_sha256 == job.transcript_sha256:
-            spans = speaker_spans(transcript, row.speaker)
-            tx.execute(update(closures).where(closures.c.id == row.id).values(spans=spans))
+    ).all()
+    closed = [row for row in found if row.transcript_sha256 == job.transcript_sha256]
+    if not closed:
+        return
+    allow_idle(tx, _READING_SECONDS)
+    transcript = read()
+    for row in closed:
+        spans = speaker_spans(transcript, row.speaker)
+        tx.execute(update(closures).where(closures.c.id == row.id).values(spans=spans))
 
 
 def note_openings(tx: Connection, of_jobs: Iterable[Job], by: str, way: str) -> None:

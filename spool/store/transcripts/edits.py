@@ -11,11 +11,11 @@ from datetime import datetime
 from sqlalchemy import Connection, insert, select, update
 
 from spool.domain.archive.edits import Edit, apply_edits, check_edit, find_standing_edits, text_in
-from spool.domain.archive.passages import passages_of
+from spool.domain.archive.record import Record
+from spool.domain.archive.recutting import count_shown
 from spool.domain.archive.sampling import passage_errors
 from spool.domain.retention import Content
 from spool.domain.search.names import find_names
-from spool.domain.transcript import Transcript
 from spool.errors import Conflict, NotFound
 from spool.store.archive.closures import follow_speakers
 from spool.store.archive.exports import enqueue_exports
@@ -23,11 +23,12 @@ from spool.store.deletions import refuse_deleted
 from spool.store.event_log import note_corrected
 from spool.store.jobs import get_job
 from spool.store.sql import read_clock
-from spool.store.transcripts.passages import JobPassages, drop_passages, update_recording, write_passages
+from spool.store.transcripts.passages import update_recording
+from spool.store.transcripts.reindexing import index_edits
 from spool.tables import edits, jobs, review_passages
 from spool.tables.record import reader_of, values_of
 
-Change = Callable[[Connection, Transcript], Edit]
+Change = Callable[[Connection, Record], Edit]
 """Corrects a transcript in a transaction."""
 
 
@@ -73,7 +74,7 @@ def edits_of_all(tx: Connection, job_ids: Sequence[str]) -> dict[str, list[Edit]
 edit_of = reader_of(Edit)
 
 
-def add_edit(tx: Connection, job_id: str, record: Transcript, asked: NewEdit) -> Edit:
+def add_edit(tx: Connection, job_id: str, record: Record, asked: NewEdit) -> Edit:
     """Correct words of a job whose transcript is `record`.
 
     Raises NotFound, Deleted, InvalidRequest for an edit that does not fit, and EditConflict if the same words
@@ -97,7 +98,7 @@ def add_edit(tx: Connection, job_id: str, record: Transcript, asked: NewEdit) ->
     return edit
 
 
-def undo_edit(tx: Connection, job_id: str, record: Transcript, revision: int, author: str) -> Edit:
+def undo_edit(tx: Connection, job_id: str, record: Record, revision: int, author: str) -> Edit:
     """Undo one edit, by a new event.
 
     Raises NotFound, Deleted, and EditConflict if its words were changed again since.
@@ -144,12 +145,6 @@ def refuse_changed(before: Sequence[Edit], first: int, last: int, seen: int) -> 
         raise EditConflict(since[-1])
 
 
-def index_words(tx: Connection, job_id: str, project: str, transcript: Transcript) -> None:
-    """Replace the job's words in the search by these."""
-    drop_passages(tx, [job_id])
-    write_passages(tx, JobPassages(job_id, project, passages_of(transcript)))
-
-
 def lock_edits(tx: Connection, job_id: str) -> list[Edit]:
     """The edits of a job, locked until the commit. Raises NotFound and Deleted."""
     tx.execute(select(jobs.c.id).where(jobs.c.id == job_id).with_for_update())
@@ -158,33 +153,31 @@ def lock_edits(tx: Connection, job_id: str) -> list[Edit]:
 
 
 def write_edits(
-    tx: Connection, job_id: str, record: Transcript, before: Sequence[Edit], new: Sequence[Edit]
+    tx: Connection, job_id: str, record: Record, before: Sequence[Edit], new: Sequence[Edit]
 ) -> None:
     """Write events that follow those `before`, and what follows from all of them together."""
     job = get_job(tx, job_id)
     events = [*before]
-    transcript = record
     for edit in new:
         events.append(edit)
-        transcript = apply_edits(record, events)
         names = _names(record, edit) or None
-        row = values_of(edit, Edit) | {"job_id": job_id, "words": len(transcript.words), "names": names}
-        tx.execute(insert(edits).values(**row))
+        row = values_of(edit, Edit) | {"job_id": job_id, "names": names}
+        tx.execute(insert(edits).values(**row, words=count_shown(record, events)))
         _mark_checked(tx, job_id, record, events, edit)
-    index_words(tx, job_id, job.project, transcript)
-    follow_speakers(tx, job, transcript)
+    index_edits(tx, job_id, job.project, record, before, new)
+    follow_speakers(tx, job, lambda: apply_edits(record.read(), events))
     enqueue_exports(tx, job)
     for edit in new:
         note_corrected(tx, job, edit)
 
 
-def _names(record: Transcript, edit: Edit) -> list[str]:
+def _names(record: Record, edit: Edit) -> list[str]:
     heard = [word.text for word in record.words[edit.first_word : edit.last_word + 1]]
     before = record.words[edit.first_word - 1].text if edit.first_word else None
     return find_names(heard, edit.text, before)
 
 
-def _mark_checked(tx: Connection, job_id: str, record: Transcript, events: list[Edit], edit: Edit) -> None:
+def _mark_checked(tx: Connection, job_id: str, record: Record, events: list[Edit], edit: Edit) -> None:
     """Mark the changed passages as checked, and count what is wrong in them now."""
     stands = find_standing_edits(events)
     c = review_passages.c

@@ -7,7 +7,7 @@ eight bytes of `passages.times`; its text is between the spaces of `passages.tex
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -27,6 +27,9 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.expression import FunctionElement
 
 from spool.domain.archive.passages import Passage, Spoken, sounds_of
 from spool.domain.archive.readings import AlternativeReading
@@ -40,6 +43,9 @@ from spool.wer import normal_words
 PIECE, WORDS = 200, 5000
 """Rows of a statement: building all of them at once would let the transaction of a day's recording look
 abandoned."""
+GAP = 16
+"""Between the ids of a job's passages, as they are first written: so that a correction that makes more of
+them leaves the others as they are."""
 _WORD = struct.Struct("<IHH")
 _MOST_MS, _LONGEST_MS, _SURE = (1 << 32) - 1, (1 << 16) - 1, 10_000
 
@@ -70,7 +76,23 @@ def write_passages(tx: Connection, *of_jobs: JobPassages) -> None:
         tx.execute(_RECORDINGS, {"reviewed": [one.job_id for one in of_jobs if one.review]})
 
 
-_PASSAGES = ManyRows(passages, [column.name for column in passages.c if column.name != "id"])
+class _next_id(FunctionElement[int]):  # noqa: N801 - reads as the SQL function it is
+    """An id above all others, and `GAP` above the one before."""
+
+    inherit_cache = True
+
+
+@compiles(_next_id)
+def _compile(element: _next_id, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401
+    del element, kw
+    if compiler.dialect.name == "postgresql":
+        return f"nextval('passages_id_seq') * {GAP}"
+    return f"(SELECT coalesce(max(id), 0) / {GAP} * {GAP} + {GAP} FROM passages)"  # noqa: S608
+
+
+_PASSAGES = ManyRows(
+    passages, [column.name for column in passages.c if column.name != "id"], {"id": _next_id()}
+)
 _REVIEW = ManyRows(
     review_passages,
     [column.name for column in review_passages.c if column.name not in {"checked_at", "checked_by"}],
@@ -142,20 +164,27 @@ def update_recording(tx: Connection, job_id: str) -> None:
 
 def row_of(job_id: str, project: str, passage: Passage) -> dict[str, Any]:
     """The column values of a passage, except its id."""
-    start = passage.words[0].start
     return {
         "job_id": job_id,
         "project": project,
+        **content_of(passage),
+        "terms": passage.terms,
+        "pairs": passage.pairs,
+        "alternative_terms": passage.reading_terms or None,
+    }
+
+
+def content_of(passage: Passage) -> dict[str, Any]:
+    """The column values of what a passage says; what is searched in it is made of that."""
+    start = passage.words[0].start
+    return {
         "channel": passage.channel,
         "speaker": passage.speaker,
         "own_words": passage.own,
         "start_seconds": start,
         "text": " ".join(word.text for word in passage.words),
         "times": _times(passage.words, start),
-        "terms": passage.terms,
-        "pairs": passage.pairs,
         "alternatives": json.dumps(passage.readings, ensure_ascii=False) if passage.readings else None,
-        "alternative_terms": passage.reading_terms or None,
     }
 
 
@@ -173,8 +202,13 @@ def passage_of(row: Row[Any]) -> Passage:
             row.text.split(" "), _WORD.iter_unpack(row.times), strict=True
         )
     )
-    readings = tuple(AlternativeReading(*each) for each in json.loads(row.alternatives or "[]"))
+    readings = tuple(readings_in(row.alternatives))
     return Passage(row.channel, row.speaker, row.own_words, words, (), readings)
+
+
+def readings_in(alternatives: str | None) -> Iterator[AlternativeReading]:
+    """What else was heard, by the column of a passage."""
+    return (AlternativeReading(*each) for each in json.loads(alternatives or "[]"))
 
 
 def _review_row(job_id: str, project: str, passage: ReviewPassage) -> dict[str, Any]:

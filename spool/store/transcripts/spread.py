@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
 
-from spool.domain.archive.edits import Edit, find_standing_edits, recognised_number
+from spool.domain.archive.edits import Edit, Recognised, find_standing_edits, recognised_number
 from spool.domain.archive.passages import Passage
 from spool.domain.archive.query import Query, Term
+from spool.domain.archive.record import Record
 from spool.domain.archive.spreading import FoundBy, is_name_at, put_name
 from spool.domain.archive.tokens import sound_of, tokens_of
 from spool.domain.jobs import Job
 from spool.domain.search.names import NameChange, find_name_changes
 from spool.domain.spacing import join_words
-from spool.domain.transcript import Transcript
 from spool.errors import Conflict, InvalidRequest
 from spool.sounds.lexicon import Lexicon
 from spool.sounds.queries import SoundQuery, query_of_words
@@ -117,7 +117,7 @@ class _Found(NamedTuple):
     phones: int = 0
 
 
-def changes_of(record: Transcript, edit: Edit) -> list[NameChange]:
+def changes_of(record: Recognised, edit: Edit) -> list[NameChange]:
     """The names that a correction wrote in place of other words."""
     heard = [word.text for word in record.words[edit.first_word : edit.last_word + 1]]
     before = record.words[edit.first_word - 1].text if edit.first_word else None
@@ -287,7 +287,7 @@ def _rank(place: Place) -> tuple[Any, ...]:
 
 
 def spread_to(
-    tx: Connection, job_id: str, record: Transcript, wanted: Sequence[Wanted], source: Source, author: str
+    tx: Connection, job_id: str, record: Record, wanted: Sequence[Wanted], source: Source, author: str
 ) -> tuple[list[Edit], list[Refused]]:
     """Correct places of a job's transcript, `record`, like the correction `source`; and those that stay as
     they are. Raises NotFound and Deleted."""
@@ -323,7 +323,7 @@ def jobs_spread_to(tx: Connection, source: Source) -> list[str]:
 
 
 def undo_spread(
-    tx: Connection, job_id: str, record: Transcript, source: Source, author: str
+    tx: Connection, job_id: str, record: Record, source: Source, author: str
 ) -> tuple[list[Edit], list[Refused]]:
     """Undo what stands of a spread correction in a job; and what cannot be undone, since its words were
     corrected again. Raises NotFound and Deleted."""
@@ -344,7 +344,7 @@ def undo_spread(
 
 
 def _range_of(
-    record: Transcript,
+    record: Recognised,
     before: Sequence[Edit],
     stands: Sequence[Edit],
     taken: Sequence[Wanted],
@@ -370,7 +370,7 @@ def _range_of(
     return (touching[0].first_word, touching[0].last_word) if touching else (first, last)
 
 
-def _rewrite(record: Transcript, first: int, last: int, places: Sequence[Wanted]) -> str:
+def _rewrite(record: Recognised, first: int, last: int, places: Sequence[Wanted]) -> str:
     texts: list[str] = []
     at = first
     for place in sorted(places, key=lambda each: each.first_word):

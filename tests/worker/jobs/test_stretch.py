@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from ops.testbed.jobs import WorkerHarness, running_engine
 from spool.audit import audit
-from spool.domain import AskedOptions, Content, Diarization, JobState, Stretch, Transcript, Word
+from spool.domain import AskedOptions, Content, Diarization, JobState, Stretch, Transcript, WholeRecord, Word
 from spool.domain.options import JobOptions
 from spool.domain.receipts import Origin, Statement, receipts_of
 from spool.errors import Deleted, InvalidRequest, StorageError
@@ -132,7 +132,7 @@ def test_corrections_outside_are_kept_and_those_inside_give_way(harness: WorkerH
     job_id = submit_stretch(harness, base, START, END, decoder="beam")
     for at, text in ((0, "Corrected"), (inside, "Inside"), (last, "Last")):
         with harness.db.begin() as tx:
-            add_edit(tx, base, record, NewEdit(at, at, text, None, last, "Bo"))
+            add_edit(tx, base, WholeRecord(record), NewEdit(at, at, text, None, last, "Bo"))
     assert harness.run(job_id) == "done"
     words = transcript_of(harness, job_id).words
     assert [word.text for word in words if word.corrected] == ["Corrected", "Last"]
