@@ -10,18 +10,21 @@ ODDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Languages:
-    """What is spoken in a window: the likeliest code, and each code's probability among the languages."""
+    """What is spoken in a window: each code's probability among the languages."""
 
-    best: str
     probabilities: dict[str, float]
+
+    @property
+    def best(self) -> str:
+        """The likeliest code, the first of equals."""
+        return max(self.probabilities, key=lambda code: self.probabilities[code])
 
     def among(self, codes: Sequence[str]) -> "Languages":
         """The same among these languages alone; as it is without any."""
         if not codes:
             return self
         total = max(sum(self.probabilities[code] for code in codes), 1e-30)
-        shares = {code: self.probabilities[code] / total for code in codes}
-        return Languages(max(codes, key=lambda code: shares[code]), shares)
+        return Languages({code: self.probabilities[code] / total for code in codes})
 
     @property
     def asked(self) -> tuple[str, ...]:

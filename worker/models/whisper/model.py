@@ -4,7 +4,7 @@ Knows neither chunks nor jobs. A model belongs to the thread that made it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -65,19 +65,6 @@ from worker.models.whisper.windows import judge
 CHUNKING = Independent(aim=25.0, tail=3.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Features:
-    """A window's log-mel [2 * context, mels] float32, and its encoder frames of real sound."""
-
-    mel: NDArray[np.float32]
-    length: int
-
-    @property
-    def context(self) -> int:
-        """The encoder frames that it makes."""
-        return len(self.mel) // 2
-
-
 class WhisperModel(DecodingModel):
     """Encoder, decoder head, tokenizer and rules of one model."""
 
@@ -111,50 +98,46 @@ class WhisperModel(DecodingModel):
             family="whisper",
         )
 
-    @property
-    def cross_nbytes(self) -> int:
-        """Bytes of an utterance's cross keys and values."""
-        return 2 * self.dims.n_text_layer * ENCODER_FRAMES * self.dims.n_text_state * self.dtype.size
-
     def encode(
         self, windows: Sequence[NDArray[np.float32]], full: Sequence[bool] | None = None
     ) -> list[EncodedWindow]:
         """As `AudioContextModel.encode`. Windows of at most 30 s, each [N] float32 at 16 kHz in -1 ... 1.
         Raises AudioTooLong."""
         asked = full or [False] * len(windows)
-        return self.encode_features(
-            [self.features(window, full=own) for window, own in zip(windows, asked, strict=True)]
-        )
+        mels = [
+            log_mel(np.asarray(window, np.float32), self.dims.n_mels)[
+                : 2 * self.frames_in(len(window), full=own)
+            ]
+            for window, own in zip(windows, asked, strict=True)
+        ]
+        return self.encode_mels(mels, [len(window) // SAMPLES_A_FRAME for window in windows])
 
-    def features(self, window: NDArray[np.float32], *, full: bool = False) -> Features:
-        """What `encode_features` takes of a window."""
-        mel = log_mel(np.asarray(window, np.float32), self.dims.n_mels)
-        frames = self.frames_in(len(window), full=full)
-        return Features(mel[: 2 * frames], len(window) // SAMPLES_A_FRAME)
+    def encode_mels(self, mels: Sequence[NDArray[np.float32]], lengths: Sequence[int]) -> list[EncodedWindow]:
+        """Log-mels of windows, each [2 * context, mels], with each one's encoder frames of real sound.
 
-    def encode_features(self, windows: Sequence[Features]) -> list[EncodedWindow]:
-        """A CPU takes them one by one: the bits of a product depend on its number of rows there."""
-        if not windows:
+        A CPU takes them one by one: the bits of a product depend on its number of rows there.
+        """
+        if not mels:
             return []
-        lengths = np.array([window.length for window in windows], np.int32)
-        context = np.array([window.context for window in windows], np.int32)
+        counts = np.array(lengths, np.int32)
+        context = np.array([len(mel) // 2 for mel in mels], np.int32)
         if is_cpu():
-            frames = (self.encoder(mx.array(window.mel[None])) for window in windows)
-            batch = self.head.gather(frames, lengths, context)
+            batch = self.head.gather((self.encoder(mx.array(mel[None])) for mel in mels), counts, context)
         else:
-            together = self._encode_together(windows, int(context.max()))
-            batch = EncodedBatch(together, lengths, self.head.cross_memory(together), context)
+            together = self._encode_together(mels)
+            batch = EncodedBatch(together, counts, self.head.cross_memory(together), context)
             mx.eval(together, batch.cross)
-        return [EncodedWindow(batch, index) for index in range(len(windows))]
+        return [EncodedWindow(batch, index) for index in range(len(mels))]
 
-    def _encode_together(self, windows: Sequence[Features], longest: int) -> mx.array:
-        """Those of one context at a time -> [B, longest, d], zeros behind a shorter context."""
+    def _encode_together(self, mels: Sequence[NDArray[np.float32]]) -> mx.array:
+        """Those of one length at a time -> [B, longest context, d], zeros behind a shorter context."""
         rows: dict[int, mx.array] = {}
-        for context in sorted({window.context for window in windows}):
-            own = [index for index, window in enumerate(windows) if window.context == context]
-            frames = self.encoder(mx.array(np.stack([windows[index].mel for index in own])))
-            rows |= zip(own, mx.pad(frames, [(0, 0), (0, longest - context), (0, 0)]), strict=True)
-        return mx.stack([rows[index] for index in range(len(windows))])
+        longest = max(map(len, mels))
+        for length in sorted({len(mel) for mel in mels}):
+            own = [index for index, mel in enumerate(mels) if len(mel) == length]
+            frames = self.encoder(mx.array(np.stack([mels[index] for index in own])))
+            rows |= zip(own, mx.pad(frames, [(0, 0), (0, (longest - length) // 2), (0, 0)]), strict=True)
+        return mx.stack([rows[index] for index in range(len(mels))])
 
     def frames_in(self, samples: int, *, full: bool = False) -> int:
         return ENCODER_FRAMES if full else context_frames(samples)
@@ -162,10 +145,9 @@ class WhisperModel(DecodingModel):
     def cost(self, samples: int, beam: int = 1) -> BatchCost:
         """As `SpeechModel.cost`: cross keys and values, those of the hypotheses of both prompts, and the
         encoder's hidden states with their widening; bytes as of a full window, which may be asked for."""
-        width, size = self.dims.n_text_state, self.dtype.size
-        own = 2 * 2 * beam * self.dims.n_text_layer * self.dims.n_text_ctx * width * size
-        whole = self.cross_nbytes + own + 8 * ENCODER_FRAMES * width * size
-        return BatchCost(context_frames(samples), whole)
+        keys = (ENCODER_FRAMES + 2 * beam * self.head.max_tokens) * self.head.bytes_a_token
+        hidden = 8 * ENCODER_FRAMES * self.dims.n_audio_state * self.dtype.size
+        return BatchCost(context_frames(samples), keys + hidden)
 
     def prepare(self, options: DecodeRequest) -> PreparedRequest:
         refuse_unsupported(self.name, self.capabilities, options)
@@ -180,33 +162,33 @@ class WhisperModel(DecodingModel):
         """As `AttentionModel.ask`: without times, and where that gives a reason with them, unless one of them
         is asked for; in two languages where the model is in doubt."""
         given = [known or request.request.pinned for known, request in zip(languages, prepared, strict=True)]
-        unknown = [index for index, language in enumerate(given) if language is None]
-        detected = self.detect_languages([encoded[index] for index in unknown])
-        by_index = {
-            index: each.among(prepared[index].request.candidates)
-            for index, each in zip(unknown, detected, strict=True)
-        }
-        modes = [_modes(each.request) for each in prepared]
-        codes = [(language,) if language else by_index[index].asked for index, language in enumerate(given)]
-        codes = [own[:1] if each.request.single else own for own, each in zip(codes, prepared, strict=True)]
-        first, others = (
-            [
-                tuple(self._prompt(request, code, own[place]) for code in spoken if place < len(own))
-                for request, spoken, own in zip(prepared, codes, modes, strict=True)
-            ]
-            for place in (0, 1)
-        )
-        shares = self.no_speech(encoded, [each[0].tokens for each in first]).tolist()
-        likely = [by_index[index].likely if index in by_index else () for index in range(len(given))]
-        return [Question(*row) for row in zip(first, shares, likely, others, strict=True)]
+        unknown = [window for window, language in zip(encoded, given, strict=True) if language is None]
+        detected = iter(self.detect_languages(unknown))
+        questions = []
+        for request, language in zip(prepared, given, strict=True):
+            options = request.request
+            if language is None:
+                spoken = next(detected).among(options.candidates)
+                codes, likely = spoken.asked, spoken.likely
+            else:
+                codes, likely = (language,), ()
+            plain, timed = (
+                tuple(
+                    self._prompt(request, code, timestamps)
+                    for code in (codes[:1] if options.single else codes)
+                )
+                for timestamps in (False, True)
+            )
+            first = timed if options.timestamps == "on" else plain
+            others = timed if options.timestamps == "auto" and not options.single else ()
+            questions.append(Question(first, languages=likely, others=others))
+        shares = self.no_speech(encoded, [each.prompts[0].tokens for each in questions]).tolist()
+        return [replace(each, no_speech=share) for each, share in zip(questions, shares, strict=True)]
 
     def _prompt(self, request: PreparedRequest, language: str, timestamps: bool) -> Prompt:
         task, previous = request.request.task, request.previous
         tokens = self.ids.prompt(language, task, timestamps=timestamps, previous=previous)
         return Prompt(tuple(tokens), WhisperOptions(timestamps), timestamps, language=language)
-
-    def _translates(self, prompt: Prompt) -> bool:
-        return self.ids.multilingual and self.ids.translate in prompt.tokens
 
     def is_text(self, token: int) -> bool:
         return token < self.ids.eot
@@ -221,26 +203,17 @@ class WhisperModel(DecodingModel):
         return judge(window, readings, question.no_speech, samples, self.ids)
 
     def time(self, windows: Sequence[HeardWindow]) -> list[TimedText]:
-        """As `AttentionModel.time`: by the cross attention, as openai-whisper's find_alignment."""
+        """As `AttentionModel.time`: by the cross attention, as openai-whisper's find_alignment, told without
+        what was said before and by text alone."""
         texts = [[token for token in each.tokens if self.is_text(token)] for each in windows]
-        # Times are told without what was said before, and by text alone.
+        prompts = [self._untimed(each.prompt) for each in windows]
         trails = [
-            each.trail
-            if each.prompt.tokens[0] == self.ids.sot and not each.prompt.timestamps and text == [*each.tokens]
-            else None
-            for each, text in zip(windows, texts, strict=True)
-        ]
-        prompts = [
-            self.ids.prompt(
-                each.prompt.language or "en",
-                "translate" if self._translates(each.prompt) else "transcribe",
-                timestamps=False,
-            )
-            for each in windows
+            each.trail if (prompt, text) == ([*each.prompt.tokens], [*each.tokens]) else None
+            for each, prompt, text in zip(windows, prompts, texts, strict=True)
         ]
         encoded = [each.encoded for each in windows]
-        timed = []
         times = align_tokens(self.head, encoded, prompts, texts, FRAME_SECONDS, trails)
+        timed = []
         for each, text, spoken in zip(windows, texts, times, strict=True):
             spoken = spoken or TokenTimes.even(np.zeros(len(text), np.float32), each.window.seconds)
             language = each.prompt.language
@@ -248,6 +221,11 @@ class WhisperModel(DecodingModel):
             words = find_words(spans, spoken, each.samples, spaced=language not in UNSPACED)
             timed.append(TimedText(spoken, words))
         return timed
+
+    def _untimed(self, prompt: Prompt) -> list[int]:
+        """The tokens of a prompt for an answer without times and without what was said before."""
+        tokens = prompt.tokens[prompt.tokens.index(self.ids.sot) :]
+        return [*tokens, self.ids.no_timestamps] if prompt.timestamps else [*tokens]
 
     def unread(self, heard: HeardWindow, times: TokenTimes) -> Unread:
         text = [token for token in heard.tokens if self.is_text(token)]
@@ -259,27 +237,18 @@ class WhisperModel(DecodingModel):
         """The language of each window: a softmax over the language tokens behind sot. A model
         that supports only English answers English."""
         if not self.ids.multilingual or not encoded:
-            return [Languages("en", {"en": 1.0}) for _ in encoded]
-        return self._languages_of(self._logits_after_sot(encoded))
+            return [Languages({"en": 1.0}) for _ in encoded]
+        logits = self.head.logits_after(encoded, [[self.ids.sot]] * len(encoded))
+        shares = np.array(mx.softmax(logits[:, self.ids.first_language : self.ids.translate], axis=-1))
+        return [Languages(dict(zip(self.ids.codes, row, strict=True))) for row in shares.tolist()]
 
     def identify_languages(self, samples: Sequence[NDArray[np.float32]]) -> list[ChunkLanguage | None]:
-        logits = self._logits_after_sot(self.encode(samples, [True] * len(samples)))
-        silent = np.array(mx.softmax(logits, axis=-1))[:, self.ids.no_speech] > NO_SPEECH_THRESHOLD
+        encoded = self.encode(samples, [True] * len(samples))
+        silent = self.no_speech(encoded, [[self.ids.sot]] * len(encoded)) > NO_SPEECH_THRESHOLD
         return [
             None if hush else ChunkLanguage(code=each.best, probabilities=dict(each.likely))
-            for each, hush in zip(self._languages_of(logits), silent, strict=True)
+            for each, hush in zip(self.detect_languages(encoded), silent, strict=True)
         ]
-
-    def _logits_after_sot(self, encoded: Sequence[EncodedWindow]) -> mx.array:
-        return self.head.logits_after(encoded, [[self.ids.sot]] * len(encoded))
-
-    def _languages_of(self, logits: mx.array) -> list[Languages]:
-        spoken = logits[:, self.ids.first_language : self.ids.translate]
-        answers = []
-        for row in np.array(mx.softmax(spoken, axis=-1)):
-            shares = dict(zip(self.ids.codes, map(float, row), strict=True))
-            answers.append(Languages(self.ids.codes[int(row.argmax())], shares))
-        return answers
 
     def no_speech(
         self, encoded: Sequence[EncodedWindow], prompts: Sequence[Sequence[int]]
@@ -307,10 +276,3 @@ class Whisper:
 
     def load(self, files: ModelFiles, dtype: mx.Dtype | None = None) -> WhisperModel:
         return load_whisper(files.path, dtype)
-
-
-def _modes(options: DecodeRequest) -> tuple[bool, ...]:
-    """Whether the first prompt asks for times, and the other where there is one."""
-    if options.timestamps == "auto":
-        return (False,) if options.single else (False, True)
-    return (options.timestamps == "on",)

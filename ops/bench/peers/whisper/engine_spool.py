@@ -13,6 +13,8 @@ import mlx.core as mx  # noqa: E402
 from ops.bench.peers.child import Made, Samples, serve  # noqa: E402
 from spool.planning.shapes import WINDOW_FRAMES  # noqa: E402
 from worker.decode.attention.beam import AttentionSearch, BeamSettings, SearchRequest  # noqa: E402
+from worker.models.front_ends.whisper_mel import log_mel  # noqa: E402
+from worker.models.whisper.config import SAMPLES_A_FRAME  # noqa: E402
 from worker.models.whisper.model import load_whisper  # noqa: E402
 from worker.models.whisper.rules import WhisperOptions  # noqa: E402
 
@@ -25,10 +27,11 @@ class SpoolWhisper:
         self.prompt = tuple(self.model.ids.prompt("en", "transcribe", timestamps=False))
 
     def features(self, samples: list[Samples]) -> Made:
-        return [self.model.features(each, full=True) for each in samples]
+        mels = [log_mel(each, self.model.dims.n_mels) for each in samples]
+        return mels, [len(each) // SAMPLES_A_FRAME for each in samples]
 
     def encode(self, features: Made) -> Made:
-        return self.model.encode_features(features)
+        return self.model.encode_mels(*features)
 
     def search(self, encoded: Made, beam: int | None) -> list[list[int]]:
         head = self.model.heads["attention"]

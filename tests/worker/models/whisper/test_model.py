@@ -211,9 +211,9 @@ def test_languages_are_chosen_among_those_asked_for() -> None:
 
 
 def test_a_language_is_doubted_below_odds_of_ten_to_one() -> None:
-    assert Languages("de", {"en": 0.08, "de": 0.81}).asked == ("de",)
-    assert Languages("de", {"fr": 0.05, "en": 0.09, "de": 0.81}).asked == ("de", "en")
-    assert Languages("en", {"en": 0.5}).asked == ("en",)
+    assert Languages({"en": 0.08, "de": 0.81}).asked == ("de",)
+    assert Languages({"fr": 0.05, "en": 0.09, "de": 0.81}).asked == ("de", "en")
+    assert Languages({"en": 0.5}).asked == ("en",)
 
 
 def test_scores_are_teacher_forced_sums() -> None:
@@ -346,7 +346,7 @@ def test_sizes() -> None:
     assert 0 <= model.size - 4 * numbers <= 8 * keys
     if can_run():  # weights of 16 bits stay 16 bits: most of them are the decoder's
         assert model.size / 2 < tiny_model().size < 0.6 * model.size
-    assert model.cross_nbytes == 2 * 2 * 1500 * 128 * 4
+    assert model.head.bytes_a_token == 2 * 2 * 128 * 4
 
 
 def test_compression() -> None:
