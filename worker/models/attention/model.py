@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spool.errors import InvalidRequest
 from worker.models.attention.windows import judge_answer
 from worker.models.base import HeadName
 from worker.models.base_attention import (
@@ -44,6 +45,12 @@ class DecodingModel(LoadedModel):
 
     def is_text(self, token: int) -> bool:
         raise NotImplementedError
+
+    def check_prompt(self, tokens: Sequence[int]) -> None:
+        """Raises InvalidRequest where a prompt leaves an answer less than half of the room."""
+        most = self.head.max_tokens // 2
+        if len(tokens) > most:
+            raise InvalidRequest(f"prompt: it has {len(tokens)} tokens; {self.name} takes at most {most}")
 
     def opening(self, tokens: Sequence[int]) -> Opening:  # noqa: ARG002 - it is all text
         return NO_OPENING

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.domain.transcript import Word
-from spool.errors import InvalidRequest
 from worker.models.attention.conformer_model import UNTIMED_OVERLAP, ConformerAttentionModel
 from worker.models.attention.generation import Generation
 from worker.models.attention.nemo_decoder import NemoDecoder
@@ -97,9 +96,7 @@ class CanaryModel(ConformerAttentionModel):
         tokens = prompt_tokens(form, slots, tokenizer)
         if self._generation is not None:
             tokens = self._generation.begin(tokens)
-        most = self.head.max_tokens // 2
-        if len(tokens) > most:
-            raise InvalidRequest(f"prompt: it has {len(tokens)} tokens; {self.name} takes at most {most}")
+        self.check_prompt(tokens)
         return PreparedRequest(options, tokens)
 
     def writes_times(self, prompt: Sequence[int]) -> bool:

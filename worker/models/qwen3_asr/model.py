@@ -10,7 +10,6 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from spool.errors import InvalidRequest
 from worker.models.attention.audio_tower import AudioEncoder, rows_of
 from worker.models.attention.causal import CausalDecoder
 from worker.models.attention.layers import is_cpu
@@ -111,9 +110,7 @@ class QwenModel(QwenPart, DecodingModel):
         refuse_unsupported(self.name, self.capabilities, options)
         given = (text.strip() for text in (options.prompt, options.hotwords))
         system = self.tokenizer.system("\n".join(text for text in given if text))
-        most = self.head.max_tokens // 2
-        if len(system) > most:
-            raise InvalidRequest(f"prompt: it has {len(system)} tokens; {self.name} takes at most {most}")
+        self.check_prompt(system)
         return PreparedRequest(options, system)
 
     def frames_in(self, samples: int) -> int:
