@@ -73,9 +73,9 @@ def shapes_of(dims: WhisperDims) -> dict[str, Shape]:
 def read_weights(weights: Weights, dims: WhisperDims, source: str) -> dict[str, mx.array]:
     """The tensors of a model, as stored, convolutions [out, in, 3]. mlx-community has these channels last,
     and leaves out the encoder's positions. Raises WeightsMismatch that names what does not fit."""
-    shapes, turned = shapes_of(dims), []
-    if "encoder.blocks.0.mlp1.weight" in weights.shapes:
-        turned = [f"{name}.weight" for name in CONVOLUTIONS]
+    shapes = shapes_of(dims)
+    is_mlx = any(".mlp1." in name for name in weights.shapes)
+    turned = [f"{name}.weight" for name in CONVOLUTIONS if is_mlx]
     for name in turned:
         outputs, inputs, frames = shapes[name]
         shapes[name] = (outputs, frames, inputs)
