@@ -26,7 +26,6 @@ static const int LANES = 16, AT_ONCE = 8, WIDE = 2;
 static inline lanes zero() { return _mm512_setzero_si512(); }
 static inline lanes load(const signed char* at) { return _mm512_loadu_si512(at); }
 static inline lanes load(const int* at) { return _mm512_loadu_si512(at); }
-static inline void store(int* at, lanes v) { _mm512_storeu_si512(at, v); }
 static inline lanes all(int v) { return _mm512_set1_epi32(v); }
 // GCC copies the sums of its builtin from register to register, at half the speed.
 static inline lanes dot(lanes sum, lanes x, lanes weights) {
@@ -47,7 +46,6 @@ static const int LANES = 8, AT_ONCE = 4, WIDE = 2;
 static inline lanes zero() { return _mm256_setzero_si256(); }
 static inline lanes load(const signed char* at) { return _mm256_loadu_si256((const __m256i*)at); }
 static inline lanes load(const int* at) { return _mm256_loadu_si256((const __m256i*)at); }
-static inline void store(int* at, lanes v) { _mm256_storeu_si256((__m256i*)at, v); }
 static inline lanes all(int v) { return _mm256_set1_epi32(v); }
 static inline lanes dot(lanes sum, lanes x, lanes weights) { return _mm256_dpbusd_avx_epi32(sum, x, weights); }
 static inline floats wide(lanes v) { return _mm256_cvtepi32_ps(v); }

@@ -2,8 +2,8 @@
 
     python -m ops.bench.peers.hub.make FAMILY FOLDER LAYERS
 
-Weights are transformers' initial ones of a fixed seed, float32. The tokenizer spells every byte and has as
-many tokens as published, which mean nothing.
+Weights are transformers' initial ones of a fixed seed, rounded to bfloat16 as all five are published. The
+tokenizer spells every byte and has as many tokens as published, which mean nothing.
 """
 
 import itertools
@@ -32,6 +32,7 @@ from transformers import (
     ParakeetProcessor,
     ParakeetTDTConfig,
     ParakeetTokenizer,
+    PreTrainedModel,
     Qwen2Tokenizer,
     Qwen3ASRConfig,
     Qwen3ASRFeatureExtractor,
@@ -55,6 +56,11 @@ def byte_tokens(count: int, first: tuple[str, ...]) -> Tokenizer:
     return tokenizer
 
 
+def save(model: PreTrainedModel, folder: Path) -> None:
+    """As published."""
+    model.to(torch.bfloat16).save_pretrained(folder)
+
+
 def make_granite(folder: Path, layers: int) -> None:
     """granite-speech-5.0-470m-turboctc's sizes. Blank is made as likely as in a trained model."""
     config = GraniteSpeech5CTCConfig(encoder_config=GraniteSpeech5EncoderConfig(num_hidden_layers=layers))
@@ -67,7 +73,7 @@ def make_granite(folder: Path, layers: int) -> None:
     tokenizer = ParakeetTokenizer(
         tokenizer_object=byte_tokens(config.vocab_size, ("<|blank|>",)), pad_token="<|blank|>"
     )
-    model.save_pretrained(folder)
+    save(model, folder)
     GraniteSpeech5Processor(extractor, tokenizer).save_pretrained(folder)
 
 
@@ -109,7 +115,7 @@ def make_cohere(folder: Path, layers: int) -> None:
     config = CohereAsrConfig(encoder_config={"model_type": "parakeet_encoder", "num_hidden_layers": layers})
     model, extractor = CohereAsrForConditionalGeneration(config).eval(), CohereAsrFeatureExtractor()
     answer_at_length(model, "▁")
-    model.save_pretrained(folder)
+    save(model, folder)
     CohereAsrProcessor(extractor, prompt_tokenizer(config.vocab_size)).save_pretrained(folder)
 
 
@@ -119,7 +125,7 @@ def make_canary(folder: Path, layers: int) -> None:
     config = CanaryConfig(encoder_config={"model_type": "parakeet_encoder", **encoder})
     model = CanaryForConditionalGeneration(config).eval()
     answer_at_length(model, "<|startofcontext|>")
-    model.save_pretrained(folder)
+    save(model, folder)
     ParakeetFeatureExtractor(feature_size=128).save_pretrained(folder)
     prompt_tokenizer(config.vocab_size).save_pretrained(folder)
 
@@ -137,7 +143,7 @@ def make_parakeet(folder: Path, layers: int) -> None:
     tokens = byte_tokens(8192, ("<unk>", "<pad>"))
     tokens.add_special_tokens([AddedToken("<blank>", special=True)])
     tokenizer = ParakeetTokenizer(tokenizer_object=tokens, pad_token="<pad>", unk_token="<unk>")
-    ParakeetForTDT(config).eval().save_pretrained(folder)
+    save(ParakeetForTDT(config).eval(), folder)
     extractor = ParakeetFeatureExtractor(feature_size=128)
     ParakeetProcessor(extractor, tokenizer, decoder_type="tdt").save_pretrained(folder)
 
@@ -194,7 +200,7 @@ def make_qwen(folder: Path, layers: int) -> None:
     model = Qwen3ASRForConditionalGeneration(config).eval()
     # No token ends an answer before its hundredth, so that both write as much.
     model.generation_config = GenerationConfig(eos_token_id=ends, pad_token_id=ends[1], max_new_tokens=100)
-    model.save_pretrained(folder)
+    save(model, folder)
     Qwen3ASRProcessor(Qwen3ASRFeatureExtractor(), tokenizer).save_pretrained(folder)
 
 
