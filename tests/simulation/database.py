@@ -7,7 +7,7 @@ idle_in_transaction_session_timeout does.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn, Protocol
 
 import sqlalchemy
@@ -24,13 +24,15 @@ LEAST_S, MOST_S = 0.0002, 0.004
 class DatabaseFaults:
     """What goes wrong now. `down`: how many outages last; `cut` decides at each commit: "before", "after" or
     None; `committed` is told of each commit, and whether the process is; `broke` of a law that the database
-    itself sees broken, and `noted` of what a reader of the timeline should know."""
+    itself sees broken, `noted` of what a reader of the timeline should know, and `named` of the values in a
+    statement that is about to be sent within a transaction (on PostgreSQL)."""
 
     def __init__(self) -> None:
         self.down = 0
         self.cut: Callable[[Process], str | None] = lambda _: None
         self.committed: Callable[[Process, bool], None] = lambda _process, _told: None
         self.noted: Callable[[str], None] = lambda _: None
+        self.named: Callable[[Process, Collection[object]], None] = lambda _process, _values: None
         self.broke: Callable[[str, str], None] = lambda _law, _what: None
 
 

@@ -22,7 +22,7 @@ from tests.simulation.timeline import Timeline
 BUCKET = "s3://exports/"
 BEGUN = ".spool-"
 """What a file is called until it is whole."""
-NAMES = 12
+NAMES = 6
 """How many names the files have: recordings of equal names go to one folder."""
 LATE_S = 300.0
 """A file that is to be written again waits for at most so long beyond its time."""
@@ -77,17 +77,21 @@ class Bucket:
 class Folder:
     """In place of `spool.objects.outputs.write_whole`: somebody else's folder, failing as `objects` do."""
 
-    def __init__(self, objects: Objects, root: Path) -> None:
-        self._objects, self._root = objects, root
+    def __init__(self, objects: Objects, root: Path, violate: Callable[[str, str], None]) -> None:
+        """`violate` is told which law is broken, and by what."""
+        self._objects, self._root, self._violate = objects, root, violate
         root.mkdir()
 
     def write(self, path: Path, temporary: Path, read: Callable[[], bytes]) -> str:
         """Write as the product does; halfway another process may come first, and this one may end."""
         self._refuse()
+        there = self._list()
 
         def read_slowly() -> bytes:
             data = read()
             if data:
+                for half in sorted(self._list() - there):
+                    self._violate("an export appears whole", f"{half.name} is in sight before it is whole")
                 failpoint("export.half")
                 self._refuse()
             return data
@@ -103,9 +107,11 @@ class Folder:
 
     def read(self) -> dict[str, str]:
         """The SHA-256 of what is there, by address; without what a process had begun and was killed."""
-        files = [each for each in sorted(self._root.rglob("*")) if each.is_file()]
-        whole = [each for each in files if not each.name.startswith(BEGUN)]
-        return {each.as_uri(): hashlib.sha256(each.read_bytes()).hexdigest() for each in whole}
+        return {each.as_uri(): hashlib.sha256(each.read_bytes()).hexdigest() for each in sorted(self._list())}
+
+    def _list(self) -> set[Path]:
+        """What somebody who looks takes for a transcript."""
+        return {each for each in self._root.rglob("*") if each.is_file() and not each.name.startswith(BEGUN)}
 
 
 def check_exports(

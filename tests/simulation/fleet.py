@@ -97,13 +97,17 @@ class RunningWorker:
     process: Process
     worker: Any
 
-    def main(self, scheduler: Scheduler, broker: Broker) -> None:
+    def main(self, scheduler: Scheduler, broker: Broker, timeline: Timeline) -> None:
         """What the process does."""
         services = self.worker.start(None)  # the broker's functions are simulated
         settings = services.context.settings
         consumer = Consumer(scheduler, broker, services, settings.concurrency, self.process.product)
         self.worker.intake.attach(consumer)
         consumer.run(self.worker._draining)
+        # A job on its last chance would wait for one that is counted and has ended.
+        if counted := services.context.job_gate.taken:
+            what = f"{self.process.name} runs nothing and counts {counted} jobs"
+            timeline.violate("a worker counts what it runs", what)
         self.worker.stop()
 
 
@@ -275,7 +279,7 @@ class Fleet:
             process.ends.append(made._engine._slots._memory.unlink)  # as the operating system does
             self.processes[made.info.id] = process
             self.workers[name] = RunningWorker(process, made)
-            self.workers[name].main(self.scheduler, self._broker)
+            self.workers[name].main(self.scheduler, self._broker, self._timeline)
         except process.product.errors.SpoolError as error:
             self._timeline.note(f"{process.name} did not start: {error.message}")
         else:

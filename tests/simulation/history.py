@@ -64,6 +64,7 @@ class Row(NamedTuple):
     forecast_seconds: float | None
     done_seconds: float
     reused_from: str | None
+    not_before: str | None
 
     @property
     def suspected(self) -> set[str]:
@@ -100,6 +101,8 @@ class History:
         self.submitted: list[str] = []
         self.ended: dict[str, str] = {}
         self.expected: dict[str, Expected] = {}
+        self.cancelling: set[str] = set()
+        """The running jobs that are to be cancelled."""
         self.changed_by_people: set[str] = set()
         self.fleet_is_calm: Callable[[], bool] = lambda: True
         """Whether nothing outside a worker keeps it from its work now."""
@@ -146,6 +149,10 @@ class History:
         if saved is not None and claimed is not None and saved < claimed:
             self._violate("a chunk is decoded once", job, f"chunk {index} again, by attempt {attempt}")
 
+    def project_of(self, job: str) -> str:
+        """Of a job that has been claimed."""
+        return self._projects.get(job, "")
+
     def receive(self, body: str) -> None:
         """The receiver of the webhook has got this."""
         message = json.loads(body)
@@ -180,13 +187,19 @@ class History:
         if old.state != new.state and (old.state, new.state) not in MOVES:
             self._violate("states move as drawn", job, f"{old.state} became {new.state}")
         if new.attempt != old.attempt or (new.state == "running" and old.state != "running"):
-            self._judge_claim(job, old, new, committer)
+            self._judge_claim(at, job, old, new, committer)
         elif self._is_renewed(old, new) and self._owners.get(str(old.lease_owner)) is not committer:
             self._violate("who holds the job renews", job, f"its lease was renewed by {committer.name}")
         if old.lease_owner is not None and new.lease_owner != old.lease_owner:
             self._judge_loss(at, job, old, committer, known=(job, old.attempt) not in self._unknown)
         if new.crashes > old.crashes:
             self._judge_crash(job, old, new)
+        self._judge_wishes(job, old, new)
+        if old.state != new.state or old.attempt != new.attempt:
+            self._note_move(job, old, new)
+
+    def _judge_wishes(self, job: str, old: Row, new: Row) -> None:
+        """What people asked for is done, and once."""
         if new.retries > old.retries + 1 or (new.retries > old.retries) != (old.state in ENDED):
             self._violate("a retry is counted once", job, f"{old.retries} became {new.retries}")
         if old.cancel_requested and old.state == "running" and new.state == "queued":
@@ -195,17 +208,23 @@ class History:
             self._cancelled_at[job] = self._scheduler.now_ns
         elif old.cancel_requested and new.state != "running":
             self._judge_cancel(job, old)
-        if old.state != new.state or old.attempt != new.attempt:
-            self._note_move(job, old, new)
+        if new.cancel_requested and new.state == "running":
+            self.cancelling.add(job)
+        else:
+            self.cancelling.discard(job)
 
     @staticmethod
     def _is_renewed(old: Row, new: Row) -> bool:
         """Whether whoever holds the job holds it for longer now."""
         return new.lease_until != old.lease_until and new.lease_owner == old.lease_owner
 
-    def _judge_claim(self, job: str, old: Row, new: Row, committer: Process) -> None:
+    def _judge_claim(self, at: str, job: str, old: Row, new: Row, committer: Process) -> None:
         if new.state != "running" or new.attempt != old.attempt + 1:
             self._violate("a claim is one attempt", job, f"attempt {old.attempt} became {new.attempt}")
+        # A job on its last chance pauses for other workers alone, while one makes room for it.
+        may_be_last = old.crashes + len(old.suspected) >= CRASHES - 1
+        if old.not_before is not None and old.not_before[:23] > at and not may_be_last:
+            self._violate("a pause is waited out", job, f"claimed at {at}, and not before {old.not_before}")
         since = committer.draining_since_ns
         if since is not None and self._scheduler.now_ns - since > 3 * NS:
             self._violate("who drains claims nothing", job, f"claimed by {committer.name}")

@@ -36,12 +36,12 @@ BACKLOG = 12
 """The jobs of the first burst, so that a short run has work too."""
 FIRST_BURST = 5.0
 """Seconds from the start of a run to its first burst."""
-CHANGES = 0.3
-"""How often a burst comes with a change of a job."""
+CHANGES = 0.4
+"""For each job that is submitted, how often a person cancels or retries one."""
 LEVELS = (10, 13)
 COPIES = 0.1
 """How many uploads have the content of another, by chance."""
-EXPORTED = 0.4
+EXPORTED = 0.5
 """How many transcripts are to be written elsewhere, too."""
 SHARED = 24
 """Recordings on the share."""
@@ -98,7 +98,7 @@ class Load:
         self._requests = 0
 
     def run(self) -> None:
-        """Submit jobs, and now and then change one."""
+        """Submit jobs."""
         burst = BACKLOG
         wait = FIRST_BURST
         while True:
@@ -107,10 +107,36 @@ class Load:
                 return
             if (api := self._fleet.choose_api()) is not None:
                 self._submit_burst(api, burst)
-                if self._history.submitted and self._random.random() < CHANGES:
-                    self._change_one(api)
             burst = self._random.choice(BURSTS)
             wait = self._random.expovariate(self._jobs_an_hour / MEAN_BURST / 3600)
+
+    def change(self) -> None:
+        """Now and then cancel or retry a job."""
+        while True:
+            self._fleet.scheduler.sleep(self._random.expovariate(self._jobs_an_hour * CHANGES / 3600))
+            if self._fleet.calm:
+                return
+            if self._history.submitted and (api := self._fleet.choose_api()) is not None:
+                self._change_one(api)
+
+    def submit_one(self) -> str:
+        """Submit a recording that can be transcribed, and return the job's id, which is not there yet."""
+        api = self._fleet.choose_api()
+        assert api is not None
+        number, self._requests = self._requests, self._requests + 1
+        job_id = new_id("job")
+        self._history.expected[job_id] = Expected(f"job {number}")
+        data = recording("good", LENGTHS[1], LEVELS[0])[:-2] + number_bytes(number)
+
+        def submit() -> None:
+            info = api.objects.put_bytes(f"jobs/{job_id}/source", data)
+            source = Source("upload", info.key, info.size)
+            with api.database.begin() as tx:
+                create_job(tx, self._new_job(job_id, number, source, info.sha256, PROJECTS[0]))
+            api.sweeper.wake()
+
+        self._fleet.scheduler.spawn(api.process, f"request-{number}", submit)
+        return job_id
 
     def _submit_burst(self, api: RunningApi, size: int) -> None:
         for number in range(self._requests, self._requests + size):
@@ -125,7 +151,8 @@ class Load:
             source, sha256 = self._make_source(api, job_id, kind, number)
             failpoints.failpoint("create.stored")
             with api.database.begin() as tx:
-                create_job(tx, self._new_job(job_id, number, source, sha256))
+                project = self._random.choices(PROJECTS, list(WEIGHTS.values()))[0]
+                create_job(tx, self._new_job(job_id, number, source, sha256, project))
         except StorageError:
             return  # the client does not know whether the job is there
         self._timeline.note(f"job {number} accepted: {kind}, {source.kind}")
@@ -142,9 +169,8 @@ class Load:
         info = api.objects.put_bytes(f"jobs/{job_id}/source", data)
         return Source("upload", info.key, info.size), info.sha256
 
-    def _new_job(self, job_id: str, number: int, source: Source, sha256: str | None) -> NewJob:
+    def _new_job(self, job_id: str, number: int, source: Source, sha256: str | None, project: str) -> NewJob:
         asked = AskedOptions.model_validate({"model": "simulated", "speech_detector": False})
-        project = self._random.choices(PROJECTS, list(WEIGHTS.values()))[0]
         return NewJob(
             source,
             asked.job_options(),
@@ -161,18 +187,15 @@ class Load:
         return make_output(root, project, number)
 
     def _change_one(self, api: RunningApi) -> None:
-        """Ask for a change of a job, mostly of one that runs."""
+        """Ask for a change of a job, mostly of one that runs or did not succeed."""
         running = sorted(self._history.running)
-        if running and self._random.random() < 0.7:
+        retried = sorted(job for job, state in self._history.ended.items() if state != "done")
+        if running and self._random.random() < 0.5:
             job, change = self._random.choice(running), cancel_job
+        elif self._random.random() < 0.2:
+            job, change = self._random.choice(self._history.submitted[-20:]), cancel_job
         else:
-            retried = sorted(job for job, state in self._history.ended.items() if state != "done")
-            job, change = self._random.choice(
-                [
-                    (self._random.choice(self._history.submitted[-20:]), cancel_job),
-                    (self._random.choice(retried or self._history.submitted), retry_job),
-                ]
-            )
+            job, change = self._random.choice(retried or self._history.submitted), retry_job
         self._fleet.scheduler.spawn(api.process, "change", partial(self._change, api, job, change))
 
     def cancel(self, job: str) -> None:

@@ -11,7 +11,7 @@ has on waits and on idle transactions are kept in virtual time.
 import os
 import select
 import signal
-from collections.abc import Generator
+from collections.abc import Collection, Generator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, NoReturn, Self
@@ -56,12 +56,13 @@ setting, since it stays what it was while the statement waits."""
 class _Cursor(psycopg.Cursor[Any]):
     """Lets others run before each statement of a transaction, and sets the statement's time."""
 
-    def execute(self, *arguments: Any, **options: Any) -> Self:
-        self.connection.begin_statement()  # type: ignore[attr-defined]  # of _Connection
-        return super().execute(*arguments, **options)
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
+        values = params.values() if isinstance(params, Mapping) else params or ()
+        self.connection.begin_statement(values)  # type: ignore[attr-defined]  # of _Connection
+        return super().execute(query, params, **options)
 
     def executemany(self, *arguments: Any, **options: Any) -> None:
-        self.connection.begin_statement()  # type: ignore[attr-defined]
+        self.connection.begin_statement(())  # type: ignore[attr-defined]
         super().executemany(*arguments, **options)
 
 
@@ -75,9 +76,9 @@ class _Connection(psycopg.Connection[Any]):
     in_write = False
     waits = answers = 0
 
-    def begin_statement(self) -> None:
-        """A statement is about to be sent."""
-        self.backends.begin_statement(self)
+    def begin_statement(self, values: Collection[object]) -> None:
+        """A statement with these values is about to be sent."""
+        self.backends.begin_statement(self, values)
 
     def wait(self, gen: Generator[Any, Any, Any], *_: Any, **_options: Any) -> Any:
         """Send and receive until `gen` has its answer; others run while the backend waits for a lock."""
@@ -129,9 +130,10 @@ class _Backends:
 
     # --- called by clients ----------------------------------------------------------------------------------
 
-    def begin_statement(self, client: _Connection) -> None:
+    def begin_statement(self, client: _Connection, values: Collection[object]) -> None:
         if client.in_write:
             self._scheduler.sleep(self._scheduler.random.uniform(LEAST_S, MOST_S))
+            self._faults.named(client.process, values)
         if client.closed or client.pgconn.transaction_status == pq.TransactionStatus.INERROR:
             return
         now = datetime.fromtimestamp(BEGAN / 1e9, UTC) + timedelta(

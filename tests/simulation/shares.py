@@ -13,9 +13,9 @@ from spool.store import UNKNOWN_SECONDS
 from tests.simulation.quotas import BY_DAY, BY_MONTH
 
 SHARES: Mapping[str, float] = {"court": 2.0}
-IN_FLIGHT: Mapping[str, int] = {"radio": 2}
+IN_FLIGHT: Mapping[str, int] = {"radio": 1}
 """The quotas."""
-WEIGHTS = {"oral": 26, "court": 52, "radio": 8, BY_DAY: 7, BY_MONTH: 7}
+WEIGHTS = {"oral": 26, "court": 52, "radio": 12, BY_DAY: 7, BY_MONTH: 7}
 """The projects, and how much each of them submits."""
 PROJECTS = tuple(WEIGHTS)
 

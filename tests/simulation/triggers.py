@@ -20,6 +20,7 @@ FACTS = {
     "forecast_seconds": "DOUBLE PRECISION",
     "done_seconds": "DOUBLE PRECISION",
     "reused_from": "TEXT",
+    "not_before": "TEXT",
 }
 """Known of a job before and after each change of the `COLUMNS`."""
 _NAMES = (*COLUMNS, *FACTS)
@@ -82,6 +83,6 @@ def make_script(dialect: str) -> str:
 
 def _as_text(dialect: str, value: str, name: str) -> str:
     """The value, if need be in SQLite's form."""
-    if name == "lease_until" and dialect == "postgresql":
+    if name in ("lease_until", "not_before") and dialect == "postgresql":
         return f"to_char({value} AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')"
     return f"CAST({value} AS TEXT)" if name == "suspects" else value

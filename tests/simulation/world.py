@@ -38,6 +38,7 @@ from tests.simulation.quotas import BY_DAY, Limits
 from tests.simulation.scheduler import NS, Process, Scheduler, Stalled
 from tests.simulation.shares import PROJECTS, WEIGHTS
 from tests.simulation.sqlite import SqliteDatabase
+from tests.simulation.stragglers import Stragglers
 from tests.simulation.timeline import Timeline
 from tests.simulation.triggers import make_script
 from tests.simulation.uploads import Uploads
@@ -130,7 +131,7 @@ class World:
         )
         fill_share(self._fleet.share)
         self._bucket = Bucket(self._edges.exported)
-        self._folder = Folder(self._edges.filed, self._fleet.exported)
+        self._folder = Folder(self._edges.filed, self._fleet.exported, self.timeline.violate)
         self._observer = self._database.observe()
         migrations.upgrade(self._database.url)
         self._observer.run_script(make_script(self._database.dialect))
@@ -205,6 +206,7 @@ class World:
         load = Load(fleet, self._history, self.timeline, fleet.share, plan.jobs_an_hour)
         self._injector.cancel = load.cancel
         self._scheduler.spawn(fleet.outside, "load", load.run)
+        self._scheduler.spawn(fleet.outside, "changes", load.change)
         for watched in self._watched:
             watched.watch(database)
             self._scheduler.spawn(fleet.outside, "watched", watched.run)
@@ -214,6 +216,8 @@ class World:
         fleet.calm = True
         self.timeline.note("no more jobs and no more faults")
         self._settle()
+        Stragglers(fleet, load, self._history, self._injector, self.timeline).run()
+        self._check()
         self._audit(database)
         self._over = True
 
@@ -228,6 +232,10 @@ class World:
             if job not in history.ended:
                 name = history.expected[job].name
                 self.timeline.violate("nothing waits", f"{name} has not ended {SETTLE_S / 3600:g} h later")
+
+    def _check(self) -> None:
+        """What has to hold once everything is over."""
+        history = self._history
         self._scheduler.sleep(AFTER_S)
         self._fleet.close()
         history.check_webhooks()

@@ -36,10 +36,10 @@ DEFECTS: dict[str, Defect] = {
     "attempt-not-counted": Defect(
         _LEASES, "attempt=jobs.c.attempt + 1", "attempt=case((jobs.c.attempt == 0, 1), else_=jobs.c.attempt)"
     ),
-    "claim-of-the-running": Defect(
-        _LEASES,
-        'jobs.c.id.in_(bindparam("wanted", expanding=True)), may_become(JobState.RUNNING)',
-        'jobs.c.id.in_(bindparam("wanted", expanding=True))',
+    "pause-not-waited-out": Defect(
+        "spool.store.queue.scheduler",
+        "    yield or_(jobs.c.not_before.is_(None), jobs.c.not_before <= now_utc())\n",
+        "",
     ),
     "lease-taken-early": Defect(
         _CRASHES,
@@ -209,8 +209,11 @@ DEFECTS: dict[str, Defect] = {
     ),
     # Rows that nothing but PostgreSQL has to lock.
     "quota-row-not-locked": Defect(_QUOTAS, "own.with_for_update(skip_locked=not wait)", "own", "postgresql"),
-    "claim-not-locked-for-a-chunk": Defect(
-        _LEASES, "where(fence(claim)).with_for_update()).one", "where(fence(claim))).one", "postgresql"
+    "ending-not-locked": Defect(
+        _ENDINGS,
+        '        .with_for_update(of=jobs, skip_locked=True)\n        .cte("held")\n',
+        '        .cte("held")\n',
+        "postgresql",
     ),
     "taken-back-without-a-lock": Defect(
         _CRASHES, "        .with_for_update(of=jobs, skip_locked=most is not None)\n", "", "postgresql"
