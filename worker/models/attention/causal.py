@@ -21,6 +21,7 @@ from worker.models.attention.layers import (
     Affine,
     Table,
     arrays_of,
+    attend_causal,
     is_cpu,
     join_heads,
     log_sum_exp,
@@ -276,8 +277,7 @@ class CausalDecoder:
                     mx.concatenate([mx.repeat(old, x.shape[0], axis=0), new], axis=2)
                     for old, new in ((before.keys[layer], keys), (before.values[layer], values))
                 )
-            attended = mx.fast.scaled_dot_product_attention(queries, keys, values, scale=1.0, mask="causal")
-            x = x + block.attention.out(join_heads(attended))
+            x = x + block.attention.out(join_heads(attend_causal(queries, keys, values)))
             x = x + block.mlp(x)
             give_way(x)
         return CausalPass(self.weights.norm(x), all_keys, all_values)
