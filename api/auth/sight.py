@@ -4,7 +4,7 @@ Nobody sees what is closed unless the request asks for it (`closed=true`) with a
 before anything is given. So a file for publication has nothing closed in it by mistake, whoever fetches it.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -15,9 +15,11 @@ from api.auth.principal import Principal
 from api.services import Services
 from spool.domain.api_keys import Scope
 from spool.domain.archive.closures import ClosedParts
+from spool.domain.archive.edits import Edit
 from spool.domain.jobs import Job
 from spool.domain.transcript import Transcript
 from spool.errors import Forbidden
+from spool.formats import mark_record, redact_record
 from spool.store import Database
 from spool.store.archive.closed import closed_parts, closed_parts_of
 from spool.store.archive.closures import note_openings
@@ -42,6 +44,11 @@ class View(NamedTuple):
     def show(self, transcript: Transcript) -> Transcript:
         """The transcript without what is closed; if it is opened, with marks."""
         return self.closed.mark(transcript) if self.opened else self.closed.redact(transcript)
+
+    def show_record(self, record: bytes, edits: Sequence[Edit], names: Mapping[str, str]) -> list[bytes]:
+        """The bytes of a record, corrected and with names, as `show` shows its transcript."""
+        change = mark_record if self.opened else redact_record
+        return change(record, edits, names, self.closed)
 
     def covers(self, start: float, end: float, speaker: str | None = None) -> bool:
         """Whether something of this stretch is not shown."""

@@ -85,8 +85,8 @@ def get_transcript(
         return FileStream(
             open_verified(services.objects, key, job.transcript_sha256 or ""), {}, CONTENT_TYPES["json"]
         )
+    sha256 = job.transcript_sha256 or ""
     if form == "json" and not (digits or subtitles or view.closed):
-        sha256 = job.transcript_sha256 or ""
         if not (edits or job.speaker_names):
             return FileStream(open_verified(services.objects, key, sha256), headers, CONTENT_TYPES["json"])
         pieces = correct_record(read_verified(services.objects, key, sha256), edits, job.speaker_names)
@@ -97,7 +97,14 @@ def get_transcript(
         return words if digits is None else with_digits(words, digits)
 
     if form == "json" and subtitles is None:
-        content = services.rendered.get(f"{job_id} {version}", lambda: render_bytes(read(), form))
+
+        def put_together() -> bytes:
+            if digits is not None:
+                return render_bytes(read(), form)
+            record = read_verified(services.objects, key, sha256)
+            return b"".join(view.show_record(record, edits, job.speaker_names))
+
+        content = services.rendered.get(f"{job_id} {version}", put_together)
         return Response(content, headers=headers, media_type=CONTENT_TYPES[form])
     words = read()
     check_subtitles(form, subtitles)

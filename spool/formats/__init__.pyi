@@ -23,5 +23,6 @@ from .names import (
 )
 from .parts import open_record as open_record
 from .pbcore import pbcore as pbcore
+from .redacted import mark_record as mark_record, redact_record as redact_record
 from .rendering import check_subtitles as check_subtitles, render as render, render_bytes as render_bytes
 from .tiers import Annotation as Annotation, tiers_of as tiers_of

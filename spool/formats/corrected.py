@@ -4,48 +4,54 @@ written.
 To read and write 20 hours of words takes seconds, and a few of them are corrected.
 """
 
-import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-from pydantic import TypeAdapter
+from collections.abc import Iterator, Mapping, Sequence
 
 from spool.domain.archive.edits import Edit, apply_edits, find_effective_edits
-from spool.domain.spacing import join_words
-from spool.domain.transcript import Correction, Segment, Transcript, Word, count_words
-from spool.formats.parts import BETWEEN, NEXT, RecordParts, split_record, word_list
+from spool.domain.transcript import Correction, Transcript, count_words
+from spool.formats.parts import (
+    BETWEEN,
+    NEXT,
+    RecordParts,
+    cut_list,
+    move_words,
+    read_ranges,
+    read_text,
+    segment_list,
+    separate,
+    split_record,
+    word_list,
+    write_list,
+)
 from spool.formats.rendering import render_bytes
 
-_TEXT = re.compile(rb'\n      "text": (".*"),\n')
-_RANGE = re.compile(rb'"first_word": (\d+),\n      "last_word": (\d+)')
 _SHORTEST, _FEW = 80, 16
 """No word takes fewer bytes, so more than a few words don't end within as many times these."""
-
-_segment_list = TypeAdapter(tuple[Segment, ...])
-_text_list = TypeAdapter(list[str])
 
 
 def correct_record(record: bytes, edits: Sequence[Edit], names: Mapping[str, str]) -> list[bytes]:
     """The record with `edits` applied and its speakers named, as consecutive pieces of JSON: the bytes of
     `render_bytes(apply_edits(transcript, edits).with_names(names), "json")`."""
-    parts = split_record(record)
-    live = find_effective_edits(edits)
-    if parts is not None and live:
-        parts = _correct(parts, live)
+    parts = correct_parts(record, edits)
     if parts is not None:
         return parts.render(names)
     whole = Transcript.model_validate_json(record)
     return [render_bytes(apply_edits(whole, edits).with_names(names), "json")]
 
 
+def correct_parts(record: bytes, edits: Sequence[Edit]) -> RecordParts | None:
+    """The parts of the record with `edits` applied; None if they cannot be told apart, or no word is left."""
+    parts = split_record(record)
+    live = find_effective_edits(edits)
+    return _correct(parts, live) if parts is not None and live else parts
+
+
 def _correct(parts: RecordParts, edits: Sequence[Edit]) -> RecordParts | None:
     """None unless the segments have all words, in order, and some word is left."""
     words = _WordReader(parts.words[0])
-    segments = _cut_segments(parts.segments)
-    ranges = [(int(first), int(last)) for first, last in _RANGE.findall(parts.segments)]
-    if [first for first, _ in ranges] != [0, *(last + 1 for _, last in ranges[:-1])]:
-        return None
-    if len(ranges) != len(segments) or ranges[-1][1] + 1 != words.count:
+    segments = cut_list(parts.segments)
+    ranges = read_ranges(parts.segments, words.count)
+    if len(ranges) != len(segments):
         return None
     written: list[bytes] = []
     shown: list[bytes] = []
@@ -55,12 +61,12 @@ def _correct(parts: RecordParts, edits: Sequence[Edit]) -> RecordParts | None:
     for begin, end in _find_touched([first for first, _ in ranges], edits):
         first, last = ranges[begin][0], ranges[end - 1][1]
         written.append(words.take(first))
-        shown.append(_move(NEXT.join(segments[done:begin]), grown))
+        shown.append(move_words(NEXT.join(segments[done:begin]), grown))
         own = parts.around.model_copy(
             update={
                 "words": word_list.validate_json(b"[" + words.take(last + 1) + b"]"),
-                "segments": _segment_list.validate_json(
-                    b"[" + _move(NEXT.join(segments[begin:end]), -first) + b"]"
+                "segments": segment_list.validate_json(
+                    b"[" + move_words(NEXT.join(segments[begin:end]), -first) + b"]"
                 ),
             }
         )
@@ -68,23 +74,23 @@ def _correct(parts: RecordParts, edits: Sequence[Edit]) -> RecordParts | None:
         for before, after in zip(count_words(own.speakers, own.words), new.speakers, strict=True):
             spoken[after.label] += after.words - before.words
         corrections += (_place(each, first, first + grown) for each in new.corrections)
-        written.append(_write(new.words))
-        shown.append(_move(_write(new.segments), first + grown))
+        written.append(write_list(new.words))
+        shown.append(move_words(write_list(new.segments), first + grown))
         grown += len(new.words) - len(own.words)
         done = end
     written.append(words.take(words.count))
-    shown.append(_move(NEXT.join(segments[done:]), grown))
+    shown.append(move_words(NEXT.join(segments[done:]), grown))
     if not any(written):
         return None
     left = NEXT.join(filter(None, shown))
     corrected = {
-        "text": join_words(_text_list.validate_json(b"[" + b",".join(_TEXT.findall(left)) + b"]")),
+        "text": read_text(left),
         "speakers": tuple(
             each.model_copy(update={"words": spoken[each.label]}) for each in parts.around.speakers
         ),
         "corrections": tuple(corrections),
     }
-    return RecordParts(parts.around.model_copy(update=corrected), list(_separate(written)), left)
+    return RecordParts(parts.around.model_copy(update=corrected), list(separate(written)), left)
 
 
 class _WordReader:
@@ -115,11 +121,6 @@ class _WordReader:
             self._at = self._listed.index(BETWEEN, self._at) + len(b"\n    },\n")
 
 
-def _cut_segments(listed: bytes) -> list[bytes]:
-    first, last = b"    {\n", b"\n    }"
-    return [first + each + last for each in listed.removeprefix(first).removesuffix(last).split(BETWEEN)]
-
-
 def _find_touched(firsts: Sequence[int], edits: Sequence[Edit]) -> Iterator[tuple[int, int]]:
     """Which segments edits touch, as ranges in order; those that share an edit are in one range. firsts: the
     segments' first words."""
@@ -134,13 +135,6 @@ def _find_touched(firsts: Sequence[int], edits: Sequence[Edit]) -> Iterator[tupl
     yield begin, end
 
 
-def _move(segments: bytes, by: int) -> bytes:
-    def move(found: re.Match[bytes]) -> bytes:
-        return b'"first_word": %d,\n      "last_word": %d' % (int(found[1]) + by, int(found[2]) + by)
-
-    return _RANGE.sub(move, segments) if by else segments
-
-
 def _place(correction: Correction, recognised: int, shown: int) -> Correction:
     return correction.model_copy(
         update={
@@ -149,19 +143,3 @@ def _place(correction: Correction, recognised: int, shown: int) -> Correction:
             "last_word": correction.last_word + recognised,
         }
     )
-
-
-def _write(elements: Sequence[Word | Segment]) -> bytes:
-    """As the inside of a list."""
-    lines = (each.model_dump_json(indent=2).replace("\n", "\n    ") for each in elements)
-    return ",\n".join(f"    {each}" for each in lines).encode()
-
-
-def _separate(lists: Iterable[bytes]) -> Iterator[bytes]:
-    """The elements of all lists as the inside of one, without copying them."""
-    some = False
-    for each in filter(None, lists):
-        if some:
-            yield NEXT
-        yield each
-        some = True

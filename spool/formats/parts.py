@@ -1,7 +1,8 @@
 """A record taken apart without reading its words: 20 hours of them take seconds."""
 
+import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple, overload
@@ -9,7 +10,8 @@ from typing import NamedTuple, overload
 from pydantic import TypeAdapter
 
 from spool.domain.archive.record import Record, WholeRecord
-from spool.domain.transcript import Speaker, Transcript, Word
+from spool.domain.spacing import join_words
+from spool.domain.transcript import Segment, Speaker, Transcript, Word
 from spool.formats.rendering import render_bytes
 
 # How `render` writes lists of the transcript. A line break within a string is escaped, so only the record's
@@ -22,11 +24,15 @@ BETWEEN = b"\n    },\n    {\n"
 _NO_LISTS = b'\n  "words": [],\n  "segments": [],\n'
 _CHANNEL = b'\n      "channel": %d'
 _MOST_CHANNELS = 10
+_TEXT = re.compile(rb'\n      "text": (".*"),\n')
+RANGE = re.compile(rb'"first_word": (\d+),\n      "last_word": (\d+)')
 _BLOCK = 1 << 16
 _RUN = 32
 """Words that are read at once where one of them is asked for."""
 
 word_list = TypeAdapter(tuple[Word, ...])
+segment_list = TypeAdapter(tuple[Segment, ...])
+_text_list = TypeAdapter(list[str])
 
 
 class RecordParts(NamedTuple):
@@ -62,6 +68,49 @@ def open_record(record: bytes) -> Record:
     if parts is None:
         return WholeRecord(Transcript.model_validate_json(record))
     return _OpenRecord(record, parts)
+
+
+def read_ranges(segments: bytes, words: int) -> list[tuple[int, int]]:
+    """The first and the last word of each segment; none unless they have so many words, in order."""
+    ranges = [(int(first), int(last)) for first, last in RANGE.findall(segments)]
+    firsts = [first for first, _ in ranges]
+    return ranges if [*firsts, words] == [0, *(last + 1 for _, last in ranges)] else []
+
+
+def read_text(segments: bytes) -> str:
+    """The text of all segments."""
+    return join_words(_text_list.validate_json(b"[" + b",".join(_TEXT.findall(segments)) + b"]"))
+
+
+def cut_list(listed: bytes) -> list[bytes]:
+    """The elements of a list's inside."""
+    first, last = b"    {\n", b"\n    }"
+    return [first + each + last for each in listed.removeprefix(first).removesuffix(last).split(BETWEEN)]
+
+
+def move_words(segments: bytes, by: int) -> bytes:
+    """Segments whose words have other numbers: so many more."""
+
+    def move(found: re.Match[bytes]) -> bytes:
+        return b'"first_word": %d,\n      "last_word": %d' % (int(found[1]) + by, int(found[2]) + by)
+
+    return RANGE.sub(move, segments) if by else segments
+
+
+def write_list(elements: Sequence[Word | Segment]) -> bytes:
+    """As the inside of a list."""
+    lines = (each.model_dump_json(indent=2).replace("\n", "\n    ") for each in elements)
+    return ",\n".join(f"    {each}" for each in lines).encode()
+
+
+def separate(lists: Iterable[bytes]) -> Iterator[bytes]:
+    """The elements of all lists as the inside of one, without copying them."""
+    some = False
+    for each in filter(None, lists):
+        if some:
+            yield NEXT
+        yield each
+        some = True
 
 
 class _OpenRecord:

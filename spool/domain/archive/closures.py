@@ -4,9 +4,11 @@ Pure. A closure belongs to a recording, so that no other version of it opens wha
 is never changed. `ClosedParts` decides what a reader sees and hears of one job; every way out asks it.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import accumulate
 from typing import Literal, Protocol
 
 from spool.domain.archive.edits import Edit, Recognised, rebuild_words
@@ -89,7 +91,8 @@ def spans_of(new: NewClosure, transcript: Transcript | None) -> list[list[float]
         assert new.start_seconds is not None
         assert new.end_seconds is not None
         own = [(new.start_seconds, new.end_seconds)]
-        inside = [(word.start, word.end) for word in words if _overlaps(own, word.start, word.end)]
+        closed = _Spans(own)
+        inside = [(word.start, word.end) for word in words if closed.meet(word.start, word.end)]
         return _merged([*own, *inside])
     labels = [each.label for each in transcript.speakers] if transcript is not None else []
     if new.speaker not in labels:
@@ -170,34 +173,49 @@ class ClosedParts:
 
     def covers(self, start: float, end: float, speaker: str | None = None) -> bool:
         """Whether anything of this stretch, or its speaker, is closed."""
-        return bool(self.closures) and (speaker in self.labels or _overlaps(self.spans, start, end))
+        return bool(self.closures) and (speaker in self.labels or _Spans(self.spans).meet(start, end))
 
     def covers_words(self, record: Recognised, edit: Edit) -> bool:
         """Whether an edit of the recognised transcript touches closed words, or says a closed speaker."""
-        words = record.words[edit.first_word : edit.last_word + 1]
-        return edit.speaker in self.labels or any(
-            self.covers(word.start, word.end, word.speaker) for word in words
+        if not self.closures:
+            return False
+        closed = self.find_closed(
+            (word.start, word.end, word.speaker)
+            for word in record.words[edit.first_word : edit.last_word + 1]
         )
+        return edit.speaker in self.labels or any(closed)
+
+    def find_closed(self, stretches: Iterable[tuple[float, float, str | None]]) -> Iterator[bool]:
+        """Whether each of these stretches, with who speaks, is closed."""
+        labels, closed = self.labels, _Spans(self.spans)
+        first, last = closed.first, closed.last
+        for start, end, speaker in stretches:
+            # Most words of a long recording are far from all that is closed.
+            near = start < last and (first < end or first <= start)
+            yield speaker in labels or (near and closed.meet(start, end))
 
     def redact(self, transcript: Transcript) -> Transcript:
         """The transcript as readers see it: a placeholder for each run of closed words, and nothing else of
         what was recognised there."""
         if not self.closures:
             return transcript
-        words, homes = self._open_words(transcript.words)
-        rebuilt = rebuild_words(transcript, words, homes)
+        words, homes = self.open_words(transcript.words)
+        rebuilt = self.redact_around(rebuild_words(transcript, words, homes))
+        return rebuilt.model_copy(update={"segments": name_speakers(rebuilt, words)})
+
+    def redact_around(self, transcript: Transcript) -> Transcript:
+        """The transcript without what is closed besides its words and segments, which are those that readers
+        see."""
         spans = self.spans
         turns = tuple(self._open_turns(transcript.turns, spans))
-        speakers = tuple(_still_speaking(rebuilt.speakers, turns))
-        kept = {each.label for each in speakers}
+        closed = _Spans(spans)
 
         def is_open(each: _Timed) -> bool:
-            return not _overlaps(spans, each.start, each.end)
+            return not closed.meet(each.start, each.end)
 
-        return rebuilt.model_copy(
+        return transcript.model_copy(
             update={
-                "segments": tuple(_segments(rebuilt.segments, words, kept)),
-                "speakers": speakers,
+                "speakers": tuple(_still_speaking(transcript.speakers, turns)),
                 "turns": turns,
                 "nbest": tuple(filter(is_open, transcript.nbest)),
                 "lattice": tuple(filter(is_open, transcript.lattice)),
@@ -228,14 +246,14 @@ class ClosedParts:
             found += [ClosedSpan(start=a or 0.0, end=b, until=until) for a, b in spans]
         return tuple(sorted(found, key=lambda span: span.start))
 
-    def _open_words(self, words: Sequence[Word]) -> tuple[list[Word], list[int]]:
+    def open_words(self, words: Sequence[Word]) -> tuple[list[Word], list[int]]:
         """The words, a placeholder for each closed run of a channel, and where each stood."""
         shown: list[Word] = []
         homes: list[int] = []
         before: Word | None = None
-        spans = self.spans
-        for at, word in enumerate(words):
-            if word.speaker not in self.labels and not _overlaps(spans, word.start, word.end):
+        closed = self.find_closed((word.start, word.end, word.speaker) for word in words)
+        for at, (word, is_closed) in enumerate(zip(words, closed, strict=True)):
+            if not is_closed:
                 before = None
                 shown.append(word)
                 homes.append(at)
@@ -265,16 +283,31 @@ def _still_speaking(speakers: Iterable[Speaker], turns: Sequence[Turn]) -> Itera
             yield each.model_copy(update={"talk_seconds": round(seconds, 3)})
 
 
-def _segments(segments: Iterable[Segment], words: Sequence[Word], speakers: set[str]) -> Iterator[Segment]:
-    """The segments with the speaker of their first open word."""
-    for segment in segments:
+def name_speakers(around: Transcript, words: Sequence[Word]) -> tuple[Segment, ...]:
+    """The transcript's segments with the speaker of their first open word; words: all that they count."""
+    kept = {each.label for each in around.speakers}
+
+    def speaker(segment: Segment) -> str | None:
         own = words[segment.first_word : segment.last_word + 1]
-        speaker = next((word.speaker for word in own if word.speaker in speakers), None)
-        yield segment.model_copy(update={"speaker": speaker})
+        return next((word.speaker for word in own if word.speaker in kept), None)
+
+    return tuple(each.model_copy(update={"speaker": speaker(each)}) for each in around.segments)
 
 
-def _overlaps(spans: Sequence[tuple[float, float]], start: float, end: float) -> bool:
-    return any(start < b and (a < end or a <= start) for a, b in spans)
+class _Spans:
+    """Stretches of time, for many questions."""
+
+    def __init__(self, spans: Iterable[tuple[float, float]]) -> None:
+        ordered = sorted(spans)
+        self._starts = [start for start, _ in ordered]
+        self._ends = list(accumulate((end for _, end in ordered), max))
+        self.first = self._starts[0] if ordered else _FOREVER
+        self.last = self._ends[-1] if ordered else -_FOREVER
+
+    def meet(self, start: float, end: float) -> bool:
+        """Whether a stretch, or a moment, has something in common with one of them."""
+        begun = max(bisect_left(self._starts, end), bisect_right(self._starts, start))
+        return begun > 0 and start < self._ends[begun - 1]
 
 
 def _merged(spans: Iterable[tuple[float, float]]) -> list[list[float]]:
