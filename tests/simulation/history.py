@@ -89,6 +89,8 @@ class History:
         self._claimed_at: dict[tuple[str, int], int] = {}
         self._saved: dict[tuple[str, int], int] = {}
         self._cancelled_at: dict[str, int] = {}
+        self._pauses: dict[str, str | None] = {}
+        """Of each job that was queued again, until when it waits."""
         self._unknown: set[tuple[str, int]] = set()
         self._endings: dict[str, Counter[str]] = defaultdict(Counter)
         self._received: dict[str, Counter[str]] = defaultdict(Counter)
@@ -197,6 +199,7 @@ class History:
         self._judge_wishes(job, old, new)
         if old.state != new.state or old.attempt != new.attempt:
             self._note_move(job, old, new)
+            self._pauses[job] = new.not_before
 
     def _judge_wishes(self, job: str, old: Row, new: Row) -> None:
         """What people asked for is done, and once."""
@@ -221,9 +224,12 @@ class History:
     def _judge_claim(self, at: str, job: str, old: Row, new: Row, committer: Process) -> None:
         if new.state != "running" or new.attempt != old.attempt + 1:
             self._violate("a claim is one attempt", job, f"attempt {old.attempt} became {new.attempt}")
-        # A job on its last chance pauses for other workers alone, while one makes room for it.
-        may_be_last = old.crashes + len(old.suspected) >= CRASHES - 1
-        if old.not_before is not None and old.not_before[:23] > at and not may_be_last:
+        # A later pause is for others: a worker makes room for a job on its last chance, and claims it.
+        if (
+            old.not_before is not None
+            and old.not_before[:23] > at
+            and old.not_before == self._pauses.get(job)
+        ):
             self._violate("a pause is waited out", job, f"claimed at {at}, and not before {old.not_before}")
         since = committer.draining_since_ns
         if since is not None and self._scheduler.now_ns - since > 3 * NS:
