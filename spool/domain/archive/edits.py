@@ -5,6 +5,7 @@ of the transcript as it was recognised, so they mean the same after every other 
 their times; new ones share the time of those they replace.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -73,9 +74,18 @@ def find_effective_edits(edits: Iterable[Edit]) -> list[Edit]:
 def find_standing_edits(edits: Iterable[Edit]) -> list[Edit]:
     """The edits neither undone nor replaced by a later edit of the same or a wider range, by range."""
     stands: list[Edit] = []
-    for edit in find_effective_edits(edits):
-        stands = [each for each in stands if not edit.covers(each)]
+    # The ranges of later edits that no other of them covers: begins and ends both rise.
+    firsts: list[int] = []
+    lasts: list[int] = []
+    for edit in reversed(find_effective_edits(edits)):
+        at = bisect_right(firsts, edit.first_word)
+        if at and edit.last_word <= lasts[at - 1]:
+            continue
         stands.append(edit)
+        begin, end = bisect_left(firsts, edit.first_word), bisect_right(lasts, edit.last_word)
+        firsts[begin : max(begin, end)] = [edit.first_word]
+        lasts[begin : max(begin, end)] = [edit.last_word]
+    stands.reverse()
     return sorted(stands, key=lambda edit: edit.first_word)
 
 

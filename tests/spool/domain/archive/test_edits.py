@@ -1,6 +1,8 @@
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ops.testbed.running_api import transcript_of
 from spool.domain import Edit, Segment, Speaker, Transcript, apply_edits, check_edit, find_standing_edits
@@ -158,3 +160,20 @@ def test_a_wider_range_takes_in_what_was_edited_before(record: Transcript) -> No
     check_edit(record, [edit(1, 0, 2, "one")], edit(2, 0, 3, "a"))
     after = apply_edits(record, [edit(1, 0, 2, "one"), edit(2, 0, 3, "a")])
     assert texts(after) == ["a", "all", "night"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5), st.integers(1, 60)), max_size=14))
+def test_an_edit_stands_unless_a_later_one_covers_it(ranges: list[tuple[int, int, int]]) -> None:
+    at = datetime(2026, 11, 29, tzinfo=UTC)
+    events = [
+        Edit(revision, first, first + more, "a", None, "Bo", at, undoes if undoes < revision else None)
+        for revision, (first, more, undoes) in enumerate(ranges, 1)
+    ]
+    undone = {each.undoes for each in events}
+    live = [each for each in events if each.undoes is None and each.revision not in undone]
+    stands = [
+        each
+        for number, each in enumerate(live)
+        if not any(other.covers(each) for other in live[number + 1 :])
+    ]
+    assert find_standing_edits(events) == sorted(stands, key=lambda each: each.first_word)
