@@ -197,7 +197,8 @@ class _Channel:
                 row = self._find_row(place, at, passed)
                 if row is None:
                     continue
-                if row < len(self._cuts):
+                changed = passed < len(self._changes) and self._changes[passed].now_first == place
+                if row < len(self._cuts) and not changed:
                     following = passage.words[passage.own :]
                     if not following or following[0].start != self._cuts[row].start:
                         return None
