@@ -187,6 +187,10 @@ def read_on(engine: Engine) -> Iterator[Connection]:
             yield connection
 
 
+READING_SECONDS = 30.0
+"""For `allow_idle`: a record of a day is read meanwhile."""
+
+
 def allow_idle(tx: Connection, seconds: float) -> None:
     """Let this transaction's process do something else for so long between two statements."""
     if tx.dialect.name == "postgresql":

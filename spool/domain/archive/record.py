@@ -21,7 +21,7 @@ class Record(Protocol):
         """The transcript; its words and segments may be missing."""
 
     def read(self) -> Transcript:
-        """All of it."""
+        """The whole transcript."""
 
     def is_in_order(self, channels: Sequence[int]) -> bool:
         """Whether the words of these channels, in ascending order, follow each other. False if that is not
@@ -43,7 +43,6 @@ class WholeRecord:
         return self.around.speakers
 
     def read(self) -> Transcript:
-        """All of it."""
         return self.around
 
     def is_in_order(self, channels: Sequence[int]) -> bool:

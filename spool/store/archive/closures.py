@@ -16,7 +16,7 @@ from spool.ids import is_id, new_id
 from spool.store.archive.closed import STANDS, closure_of, find_closures, of_job
 from spool.store.archive.exports import enqueue_exports
 from spool.store.archive.versions import versions_of
-from spool.store.database import allow_idle
+from spool.store.database import READING_SECONDS, allow_idle
 from spool.store.jobs import get_job
 from spool.store.sql import find_row, now_utc, upsert
 from spool.tables import closures, not_private, openings
@@ -25,7 +25,6 @@ from spool.tables.record import reader_of, values_of
 
 _opening_of = reader_of(Opening)
 _MOST_VERSIONS = 10_000
-_READING_SECONDS = 30
 
 
 def add_closure(tx: Connection, job: Job, new: NewClosure, spans: list[list[float]]) -> Closure:
@@ -96,7 +95,7 @@ def follow_speakers(tx: Connection, job: Job, read: Callable[[], Transcript]) ->
     closed = [row for row in found if row.transcript_sha256 == job.transcript_sha256]
     if not closed:
         return
-    allow_idle(tx, _READING_SECONDS)
+    allow_idle(tx, READING_SECONDS)
     transcript = read()
     for row in closed:
         spans = speaker_spans(transcript, row.speaker)

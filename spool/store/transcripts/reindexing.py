@@ -20,7 +20,7 @@ from spool.domain.archive.recutting import Cut, Recut, recut_passages
 from spool.domain.archive.tokens import tokens_of
 from spool.domain.manifest import in_blocks
 from spool.domain.transcript import Transcript
-from spool.store.database import allow_idle
+from spool.store.database import READING_SECONDS, allow_idle
 from spool.store.sql import ManyRows
 from spool.store.transcripts.passages import (
     GAP,
@@ -37,7 +37,6 @@ from spool.tables import passage_words, passages
 
 _BLOCK = 1000
 """Rows of a statement."""
-_READING_SECONDS = 30
 _WITH_IDS = ManyRows(passages, [column.name for column in passages.c], skip=True, returning=[passages.c.id])
 _WORDS = ManyRows(passage_words, [column.name for column in passage_words.c], skip=True)
 _CONTENT = ("channel", "speaker", "own_words", "start_seconds", "text", "times", "alternatives")
@@ -70,10 +69,10 @@ def index_edits(
     stored = _read_stored(tx, job_id)
     recuts = recut_passages(record, before, new, [each.cut for each in stored])
     if recuts is None:
-        allow_idle(tx, _READING_SECONDS)
+        allow_idle(tx, READING_SECONDS)
         index_words(tx, job_id, project, apply_edits(record.read(), [*before, *new]))
     elif not _update(tx, job_id, project, stored, recuts):
-        allow_idle(tx, _READING_SECONDS)
+        allow_idle(tx, READING_SECONDS)
         _write_again(tx, job_id, project, passages_of(apply_edits(record.read(), [*before, *new])))
 
 

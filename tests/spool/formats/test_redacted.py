@@ -1,43 +1,19 @@
 """A record's bytes without what is closed are those of reading, redacting and writing the whole."""
 
-from datetime import UTC, datetime
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ops.testbed.closures import make_closure
 from ops.testbed.random_transcripts import LABELS, draw_edit, draw_transcript
 from spool.domain import Edit, Transcript, apply_edits, check_edit
-from spool.domain.archive.closures import ClosedParts, Closure, Kind, NewClosure, spans_of
+from spool.domain.archive.closures import ClosedParts, Closure, NewClosure, spans_of
 from spool.errors import InvalidRequest
 from spool.formats import mark_record, redact_record, render_bytes
 
-NOW = datetime(2026, 11, 29, tzinfo=UTC)
 NAMES = {"speaker_1": "Ada"}
-
-
-def closed(kind: Kind, spans: list[list[float]], speaker: str | None = None) -> Closure:
-    return Closure(
-        kind=kind,
-        start_seconds=None,
-        end_seconds=None,
-        speaker=speaker,
-        until=None,
-        reason="",
-        created_by="Bo",
-        id="clo_1",
-        project="default",
-        job_id="job_1",
-        recording="job_1",
-        content_sha256=None,
-        transcript_sha256=None,
-        speaker_name=None,
-        spans=spans,
-        created_at=NOW,
-        lifted_at=None,
-        lifted_by=None,
-    )
 
 
 def draw_closed(draw: Random, transcript: Transcript) -> ClosedParts:
@@ -48,17 +24,23 @@ def draw_closed(draw: Random, transcript: Transcript) -> ClosedParts:
     for _ in range(draw.choice((0, 1, 1, 2, 3))):
         kind = draw.random()
         if kind < 0.05:
-            own.append(closed("whole", []))
+            own.append(make_closure("whole", []))
         elif kind < 0.25:
             label = draw.choice(LABELS)
             asked = NewClosure("speaker", None, None, label, None, "", "Bo")
-            own.append(closed("speaker", spans_of(asked, transcript) if draw.random() < 0.7 else [], label))
+            own.append(
+                make_closure(
+                    "speaker", spans_of(asked, transcript) if draw.random() < 0.7 else [], speaker=label
+                )
+            )
             labels.add(label)
         else:
             begin = draw.choice((draw.uniform(0, seconds), 0.0, 0.125 * draw.randrange(1 + int(8 * seconds))))
             span = (begin, begin + draw.choice((0.125, 1.0, 10.0)))
             asked = NewClosure("range", *span, None, None, "", "Bo")
-            own.append(closed("range", spans_of(asked, transcript) if draw.random() < 0.7 else [[*span]]))
+            own.append(
+                make_closure("range", spans_of(asked, transcript) if draw.random() < 0.7 else [[*span]])
+            )
     return ClosedParts("job_1", tuple(own), frozenset(labels))
 
 
@@ -114,7 +96,7 @@ def test_closed_words_are_nowhere_in_the_bytes(layout: str) -> None:
     record = render_bytes(changed, "json")
     if layout == "otherwise":
         record = changed.model_dump_json().encode()
-    parts = ClosedParts("job_1", (closed("range", [[secret.start, secret.end]]),))
+    parts = ClosedParts("job_1", (make_closure("range", [[secret.start, secret.end]]),))
     shown = b"".join(redact_record(record, [], {}, parts))
     assert b"Geheimnis" in record
     assert b"Geheimnis" not in shown

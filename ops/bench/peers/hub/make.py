@@ -57,7 +57,7 @@ def byte_tokens(count: int, first: tuple[str, ...]) -> Tokenizer:
 
 
 def save(model: PreTrainedModel, folder: Path) -> None:
-    """As published."""
+    """Write a model in bfloat16, in which all five are published."""
     model.to(torch.bfloat16).save_pretrained(folder)
 
 

@@ -2,42 +2,20 @@
 
 from datetime import UTC, datetime
 
+from ops.testbed.closures import make_closure
 from ops.testbed.running_api import transcript_of
 from spool.domain import Turn
-from spool.domain.archive.closures import ClosedParts, Closure, NewClosure, spans_of
+from spool.domain.archive.closures import ClosedParts, NewClosure, spans_of
 
 WORDS = ("we", "lit", "the", "lamp", "and", "went", "home", "again")  # each begins half a second later
 AT = datetime(2026, 11, 27, tzinfo=UTC)
-
-
-def closure(kind: str, spans: list[list[float]], until: datetime | None = None) -> Closure:
-    return Closure(
-        kind=kind,  # type: ignore[arg-type]
-        start_seconds=None,
-        end_seconds=None,
-        speaker=None,
-        until=until,
-        reason="",
-        created_by="operator",
-        id="clo_1",
-        project="default",
-        job_id="job_1",
-        recording="job_1",
-        content_sha256=None,
-        transcript_sha256=None,
-        speaker_name=None,
-        spans=spans,
-        created_at=AT,
-        lifted_at=None,
-        lifted_by=None,
-    )
 
 
 def test_words_that_a_range_touches_are_closed_whole() -> None:
     record = transcript_of("job_1", WORDS)
     new = NewClosure("range", 1.2, 1.6, None, None, "", "operator")
     assert spans_of(new, record) == [[1.0, 1.9]]  # "the" begins at 1.0, "lamp" ends at 1.9
-    shown = ClosedParts("job_1", (closure("range", [[1.0, 1.9]]),)).redact(record)
+    shown = ClosedParts("job_1", (make_closure("range", [[1.0, 1.9]]),)).redact(record)
     assert shown.text == "we lit [closed] and went home again"
     (segment,) = shown.segments
     assert (segment.first_word, segment.last_word, segment.text) == (0, 6, shown.text)
@@ -46,11 +24,11 @@ def test_words_that_a_range_touches_are_closed_whole() -> None:
 
 def test_a_whole_recording_is_one_placeholder_until_its_last_date() -> None:
     record = transcript_of("job_1", WORDS).model_copy(update={"language": "en"})
-    parts = ClosedParts("job_1", (closure("whole", [], AT), closure("range", [[0.0, 1.0]])))
+    parts = ClosedParts("job_1", (make_closure("whole", [], until=AT), make_closure("range", [[0.0, 1.0]])))
     shown = parts.redact(record)
     assert (shown.text, len(shown.words), shown.language) == ("[closed]", 1, None)
     assert parts.sentence == "The recording is closed."
-    assert ClosedParts("job_1", (closure("whole", [], AT),)).sentence == (
+    assert ClosedParts("job_1", (make_closure("whole", [], until=AT),)).sentence == (
         "The recording is closed until 2026-11-27."
     )
 
@@ -58,7 +36,7 @@ def test_a_whole_recording_is_one_placeholder_until_its_last_date() -> None:
 def test_turns_keep_what_lies_outside() -> None:
     turns = (Turn(start=0.0, end=4.0, speaker="speaker_0"), Turn(start=1.0, end=2.0, speaker="speaker_1"))
     record = transcript_of("job_1", WORDS).model_copy(update={"turns": turns})
-    shown = ClosedParts("job_1", (closure("range", [[1.0, 2.0]]),)).redact(record)
+    shown = ClosedParts("job_1", (make_closure("range", [[1.0, 2.0]]),)).redact(record)
     assert [(one.start, one.end, one.speaker) for one in shown.turns] == [
         (0.0, 1.0, "speaker_0"),
         (2.0, 4.0, "speaker_0"),
