@@ -4,7 +4,7 @@ words are read and written."""
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from spool.domain.archive.closures import ClosedParts, name_speakers
@@ -80,9 +80,12 @@ def _redact(parts: RecordParts, closed: ClosedParts) -> RecordParts | None:
     silenced = _find_closed(words, times, closed)
     firsts = [first for first, _ in ranges]
     touched = {bisect_right(firsts, at) - 1 for at in silenced}
-    touched |= {
-        at for at, (first, _) in enumerate(ranges) if _speaker(segments[at]) != _speaker(words[first])
-    }
+    if known:
+        touched |= {
+            at
+            for at, (first, last) in enumerate(ranges)
+            if _speaker(segments[at]) != _find_speaker(words[first : last + 1], known)
+        }
     spoken = {label: listed.count(b'\n      "speaker": "%s"' % label.encode()) for label in labels}
     stretches = []
     for begin, end in _join(sorted(touched)):
@@ -110,6 +113,11 @@ def _find_closed(
 def _speaker(element: bytes) -> bytes | None:
     found = _SPEAKER.search(element)
     return found[1] if found else None
+
+
+def _find_speaker(words: Iterable[bytes], known: Container[bytes]) -> bytes | None:
+    """The first speaker of these words that is known."""
+    return next((own for word in words if (own := _speaker(word)) in known), None)
 
 
 def _join(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:

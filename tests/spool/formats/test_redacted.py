@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ops.testbed.closures import make_closure
@@ -67,6 +67,7 @@ def mix_speakers(draw: Random, transcript: Transcript) -> Transcript:
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32))
+@example(2727)  # a segment whose first word has no speaker, and the next one has
 def test_what_readers_see_is_what_the_whole_transcript_shows(seed: int) -> None:
     draw = Random(seed)
     transcript = draw_transcript("job_1", draw, most=60, nbest=draw.random() < 0.3)
