@@ -8,12 +8,14 @@ idle_in_transaction_session_timeout does.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 import sqlalchemy
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine, QueuePool, event, exc
+from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.util import LRUCache
 
+from spool import clock
 from tests.simulation.scheduler import Process, Scheduler
 
 DATABASES = ("sqlite", "postgresql")
@@ -56,6 +58,32 @@ class _Compiled(LRUCache[Any, Any]):
         super().__setitem__(key[1:], value)
 
 
+class _Pool(QueuePool):
+    """A pool whose connections are waited for in virtual time. SQLAlchemy's own waits by the wall clock, and
+    meanwhile no other thread of a simulation runs, so none gives its connection back."""
+
+    def __init__(self, *values: Any, **options: Any) -> None:
+        super().__init__(*values, **options)
+        self._freed = clock.Condition()
+
+    def _do_get(self) -> ConnectionPoolEntry:
+        with self._freed:
+            if not self._freed.wait_for(self._has_one, self._timeout):
+                raise exc.TimeoutError(f"no connection became free in {self._timeout:g} s")
+        return super()._do_get()
+
+    def _has_one(self) -> bool:
+        return self._pool.qsize() > 0 or self._overflow < self._max_overflow
+
+    def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
+        super()._do_return_conn(record)
+        self._freed.notify()
+
+    def _dec_overflow(self) -> Literal[True]:
+        self._freed.notify()
+        return super()._dec_overflow()
+
+
 class SimulatedDatabase(ABC):
     """Makes the engines of `spool.store.database`, one for each process. `url` is that of its one database,
     which is empty at first."""
@@ -69,7 +97,7 @@ class SimulatedDatabase(ABC):
 
     def create_engine(self, url: Any, **options: Any) -> Engine:
         """In place of SQLAlchemy's, for the process whose thread asks."""
-        engine = sqlalchemy.create_engine(url, **options)
+        engine = sqlalchemy.create_engine(url, **options, poolclass=_Pool)
         engine._compiled_cache = self._compiled
         process = self._scheduler.current().process
         event.listen(engine, "begin", lambda connection: self._begin(process, connection))

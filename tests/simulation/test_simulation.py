@@ -5,17 +5,22 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from spool import clock
+from spool.errors import StorageError
+from spool.store.database import Database
+from tests.simulation.database import DatabaseFaults
 from tests.simulation.mutations.defects import DEFECTS
 from tests.simulation.mutations.planting import DoesNotApply, mutate, plant
 from tests.simulation.mutations.trying import read_known
 from tests.simulation.quotas import seconds_to
 from tests.simulation.scheduler import NS, Process, Scheduler
 from tests.simulation.shrinking import Size, read_kept, read_sizes, shrink
+from tests.simulation.world import make_database
 
 NEW_SEEDS = 6
 """How many runs take a new seed each time, of some 18 s of a processor each."""
@@ -262,3 +267,39 @@ def test_a_lock_and_an_event_are_waited_for_with_a_limit() -> None:
     finally:
         clock.install(None)
     assert seen == [False, 6.0, True, 30.0]
+
+
+def test_a_connection_is_waited_for_in_virtual_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: list[str] = []
+    scheduler = Scheduler(3, failed.append)
+    database = make_database("sqlite", scheduler, DatabaseFaults(), tmp_path)
+    monkeypatch.setattr("spool.store.database.create_engine", database.create_engine)
+    seen: list[tuple[str, int]] = []
+
+    def start() -> None:
+        pool = Database(database.url, pool_size=1)  # and one connection above that
+        scheduler.spawn(process, "short", partial(use, pool, "short", 5))
+        scheduler.spawn(process, "long", partial(use, pool, "long", 60))
+        clock.sleep(1)
+        scheduler.spawn(process, "later", partial(use, pool, "later", 60))
+        clock.sleep(1)
+        scheduler.spawn(process, "refused", partial(use, pool, "refused", 1))
+
+    def use(pool: Database, name: str, seconds: float) -> None:
+        try:
+            with pool.read():
+                seen.append((name, round(clock.monotonic())))
+                clock.sleep(seconds)
+        except StorageError:
+            seen.append((f"{name}: none", round(clock.monotonic())))
+
+    process = Process("p")
+    clock.install(scheduler)
+    try:
+        scheduler.spawn(process, "start", start)
+        scheduler.run(lambda: False)
+    finally:
+        clock.install(None)
+    assert failed == []
+    assert sorted(seen[:2]) == [("long", 0), ("short", 0)]
+    assert seen[2:] == [("later", 5), ("refused: none", 12)]
