@@ -85,7 +85,8 @@ def test_every_dialog_and_panel_is_accessible_and_fits(screen: Page, live: Live)
     screen.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     found += find_faults(screen, "details of a recording with speakers")
     screen.goto(f"/#/jobs/{doubtful}")
-    expect(screen.get_by_role("button", name="Rename Speaker 1")).to_have_count(0)  # the view before is gone
+    # The view before is gone: at 390 pixels its open panel hides its words long before.
+    expect(screen.get_by_role("heading", name="reel.wav")).to_be_visible()
     screen.get_by_role("button", name="Details", exact=True).click()
     screen.get_by_role("button", name="Show the receipt").click()
     expect(screen.get_by_text("How to check it")).to_be_visible()

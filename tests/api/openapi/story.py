@@ -136,6 +136,7 @@ def tell(story: Story) -> None:
 
 def _fleet(story: Story) -> None:
     story.get("/healthz")
+    until(lambda: story.http.get("/readyz").status_code == 200, "the stores' answers in two seconds")
     story.get("/readyz")
     story.live.work()
     story.live.services.fleet.read()

@@ -130,7 +130,7 @@ def test_a_folder_is_submitted_once_and_what_changes_again(
     assert job["options"]["decoder"] == "beam"
     taken = http.get(f"/v1/sources/{source}/items", params={"state": "taken"}).json()["items"]
     assert job["id"] in [item["job"] for item in taken]
-    assert live.waiting() == 2
+    until(lambda: live.waiting() == 2, "the hints, which are sent after the commit")
 
     # Nothing new, however often; a file that changed is a new version
     assert clock(source)["counts"] == shown["counts"]
