@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
-from sqlalchemy import Connection, event, func, select, text
+from sqlalchemy import Connection, event, func, select
 
 from ops.testbed.rows import bill, chunk, claimed, queued, registered, reread
 from spool.domain import JobState, Quota, Rules
@@ -29,19 +29,13 @@ from spool.store import (
 )
 from spool.store.queue import locks, outbox, quotas
 from spool.tables import jobs
+from tests.live.blocking import held_up
 
 LEASE_SECONDS = 1.0
 BACK_SECONDS = 60.0
 """What is left of 30 s with so short a lease, 11 s, and the patience that a loaded machine needs. Without the
 server's timeouts it would be 120 s and more."""
 CLAIMERS = 3
-BLOCKED_SECONDS = 0.5
-"""How long others may be held up: longer than the waits that they cut short themselves (`try_lock`), and much
-shorter than the frozen process holds its locks."""
-HELD_UP = text(
-    "SELECT query FROM pg_stat_activity WHERE :frozen = ANY (pg_blocking_pids(pid))"
-    " AND clock_timestamp() - query_start > make_interval(secs => :longer_than)"
-)
 METERED = "metered"
 """A project with a quota; the others' claims of the default project are not to wait for its row."""
 RULES = Rules(quotas={METERED: Quota(jobs_in_flight=10_000)})
@@ -114,10 +108,8 @@ class Freezer:
         self.statements += 1
         if self.statements == self.freeze_after:
             before, end = len(self.waits), time.monotonic() + IDLE_IN_TRANSACTION_S + 0.5
-            asked = {"frozen": cursor.connection.info.backend_pid, "longer_than": BLOCKED_SECONDS}
             while time.monotonic() < end:
-                with self._observer.read() as tx:
-                    self.held_up.update(tx.scalars(HELD_UP, asked))
+                self.held_up |= held_up(self._observer, cursor.connection.info.backend_pid)
                 time.sleep(0.05)
             self.claims_beside = len(self.waits) - before
 
