@@ -43,7 +43,7 @@ def can_run() -> bool:
     except BuildFailed as failure:
         if read_backend():
             raise
-        _log.warning("encoders compute in float32, not in 8-bit integers: %s", failure)
+        _log.warning("models compute in float32, not in 8-bit integers: %s", failure)
         return False
     return True
 

@@ -175,7 +175,7 @@ class Settings(ClientSettings):
     """The lowest share of recordings that a model transcribes no worse than in float32, as measured by
     `spool-worker confirm --quality`; below this the worker takes no jobs. 0: no limit."""
     compute_type: Literal["auto", "float32", "int8"] = "auto"
-    """Whether encoders multiply in 8-bit integers on a CPU that can. auto: where `spool-worker confirm
+    """Whether models multiply in 8-bit integers on a CPU that can. auto: where `spool-worker confirm
     --quality` found on this machine that the model transcribes well enough in them."""
     unwell_retry_seconds: Seconds = 60.0
     """How often an unwell worker checks whether it can return to service."""

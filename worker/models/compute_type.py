@@ -1,4 +1,4 @@
-"""Whether the encoder of a model that is being loaded multiplies in 8-bit integers (CTranslate2's
+"""Whether a model that is being loaded multiplies in 8-bit integers (CTranslate2's
 `compute_type`), which some CPUs have instructions for. Knows no settings."""
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _LOADING: ContextVar[_Loading | None] = ContextVar("loading", default=None)
 
 @contextmanager
 def loading(*, int8: bool) -> Iterator[None]:
-    """While the block runs, encoders are built with products in integers, if int8 and this CPU can."""
+    """While the block runs, models are built with products in integers, if int8 and this CPU can."""
     token = _LOADING.set(_Loading(int8 and int8_products.can_run()))
     try:
         yield

@@ -68,7 +68,7 @@ def quality_problem(home: Path, models: Collection[str], least: float) -> str | 
 
 
 def int8_is_chosen(settings: Settings, path: str) -> bool:
-    """Whether the settings choose 8-bit integers for the encoder of the model at this path; `auto`: where its
+    """Whether the settings choose 8-bit integers for the model at this path; `auto`: where its
     quality in them was measured on this machine and is sufficient."""
     if settings.compute_type != "auto":
         return settings.compute_type == INT8

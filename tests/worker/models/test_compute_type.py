@@ -7,13 +7,16 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from kernels.nn.int8_products import can_run
 from kernels.runtime import compiler
 from spool.domain import Quality
 from spool.settings import Settings
+from tests.worker.models.qwen3_asr.tiny import write_folder
 from tests.worker.models.whisper.tiny import make_dims, make_tensors, tone, write_mlx
-from worker.models import load_model, write_quality
+from worker.decode import read_utterances
+from worker.models import DecodeRequest, QwenModel, SearchOptions, load_model, write_quality
 from worker.models.quality import int8_is_chosen
 
 needs_integers = pytest.mark.skipif(
@@ -74,6 +77,33 @@ def test_a_conformer_in_integers_holds_no_second_copy_of_its_weights() -> None:
         held[int8] = mx.get_active_memory() - before
         del model
     assert held[True] < 0.6 * held[False]
+
+
+@needs_integers
+def test_qwen_in_integers_is_near_float32_and_answers_by_utterance(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path)
+    plain, integers = load_model(folder, int8=False), load_model(folder, int8=True)
+    assert isinstance(plain, QwenModel)
+    assert isinstance(integers, QwenModel)
+    assert (plain.info.dtype, integers.info.dtype) == ("float32", "int8")
+    sounds = [np.random.default_rng(5).normal(0, 0.1, size).astype(np.float32) for size in (30_000, 52_000)]
+    options, request = SearchOptions(decoder="beam", beam=3, nbest=3), DecodeRequest(single=True)
+
+    def hear(*heard: NDArray[np.float32]) -> list[list[tuple[tuple[int, ...], float]]]:
+        answers = read_utterances(integers, heard, options, [request] * len(heard))
+        return [[(each.tokens, each.score) for each in answer.hypotheses] for answer in answers]
+
+    assert hear(*sounds) == hear(sounds[0]) + hear(sounds[1])
+    rows, scores, said = [], [], [list(range(20, 40)), [5, 6, 7]]
+    for model in (plain, integers):
+        encoded = model.encode(sounds[1:])
+        rows.append(np.array(encoded[0]))
+        prompt = model.ask(encoded, [model.prepare(request)], [None])[0].prompts[0].tokens
+        scores.append(model.heads["attention"].score(encoded, [prompt], [said])[0])
+    assert not np.array_equal(rows[0], rows[1])
+    assert np.sqrt(np.mean((rows[0] - rows[1]) ** 2) / np.mean(rows[0] ** 2)) < 0.05
+    assert not np.array_equal(scores[0], scores[1])
+    np.testing.assert_allclose(scores[1], scores[0], rtol=0.01)
 
 
 def test_a_named_dtype_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from worker.models.attention.layers import (
     by_rows,
     halve_patches,
     pack,
+    pack_for_frames,
     sine_positions,
 )
 from worker.models.turns import give_way
@@ -36,7 +37,8 @@ ATTENTION = AttentionNames(
 MLP = MlpNames("final_layer_norm", "fc1", "fc2")
 # Their layers' outputs are kept this far within float16's range (transformers, Qwen3ASRAudioEncoderLayer).
 FLOAT16_MAX = 64504.0
-SECONDS_AT_ONCE = 8  # through the convolutions: a second's patches take 14 MB
+# Through the convolutions. A second's patches take 14 MB; beyond 32 MB malloc gives fresh memory each time.
+SECONDS_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +95,22 @@ class AudioEncoder:
     def __init__(self, sizes: AudioSizes, tensors: dict[str, mx.array], dtype: mx.Dtype) -> None:
         self.sizes, self.dtype = sizes, dtype
         source = Tensors(tensors, dtype)
-        self.convolutions = [
-            # [out, in, 3 bands, 3 frames] as [3 frames * 3 bands * in, out].
-            (
-                source.array(f"{TOWER}.{name}.weight").transpose(3, 2, 1, 0).reshape(-1, channels),
-                source.array(f"{TOWER}.{name}.bias"),
-            )
+        channels = sizes.downsample_hidden_size
+        # [out, in, 3 bands, 3 frames] as [out, 3 frames * 3 bands * in].
+        first, *others = (
+            Product(source.array(f"{TOWER}.{name}.weight").transpose(0, 3, 2, 1).reshape(channels, -1))
             for name in CONVOLUTIONS
-            for channels in (sizes.downsample_hidden_size,)
-        ]
-        # [d, channel, band] as [band * channel, d]: our bands lie slow.
+        )
+        self.convolutions = list(
+            zip(
+                (first, *map(pack_for_frames, others)),
+                (source.array(f"{TOWER}.{name}.bias") for name in CONVOLUTIONS),
+                strict=True,
+            )
+        )
+        # [d, channel, band] as [d, band * channel]: our bands lie slow.
         out = source.array(f"{TOWER}.conv_out.weight").reshape(sizes.d_model, -1, sizes.bands)
-        self.out = mx.contiguous(out.transpose(2, 1, 0).reshape(-1, sizes.d_model))
+        self.out = pack_for_frames(Product(out.swapaxes(1, 2).reshape(sizes.d_model, -1)))
         self.positions = sine_positions(CHUNK_ROWS, sizes.d_model).astype(dtype)
         heads = sizes.encoder_attention_heads
         self.layers = [
@@ -152,9 +158,9 @@ class AudioEncoder:
         parts = []
         for first in range(0, len(seconds), SECONDS_AT_ONCE):
             x = mx.array(seconds[first : first + SECONDS_AT_ONCE]).astype(self.dtype)
-            for weight, bias in self.convolutions:
-                x = gelu(halve_patches(x) @ weight, bias)
-            x = x.reshape(*x.shape[:2], -1) @ self.out + self.positions
+            for product, bias in self.convolutions:
+                x = gelu(product(halve_patches(x)), bias)
+            x = self.out(x.reshape(*x.shape[:2], -1)) + self.positions
             parts.append(x.reshape(-1, x.shape[-1]))
             give_way(parts[-1])
         return mx.concatenate(parts)

@@ -25,6 +25,7 @@ from worker.models.attention.layers import (
     is_cpu,
     join_heads,
     log_sum_exp,
+    pack_for_frames,
     pack_parts,
 )
 from worker.models.attention.state import GROWTH
@@ -79,8 +80,8 @@ class CausalBlock:
     mlp: GatedMlp
 
     def pack(self) -> "CausalBlock":
-        """The same with its products as `layers.pack` makes them."""
-        return CausalBlock(pack_parts(self.attention), pack_parts(self.mlp))
+        """The same with its products as `layers.pack_for_frames` makes them: a prompt is mostly frames."""
+        return CausalBlock(pack_parts(self.attention, pack_for_frames), pack_parts(self.mlp, pack_for_frames))
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,8 @@ Part = TypeVar("Part", bound="DataclassInstance")
 
 
 def pack_for_frames(product: Table) -> Table | Int8Products:
-    """As `pack`, for the many rows of an encoder: in 8-bit integers where the model is loaded so."""
+    """As `pack`, for the many rows of an encoder or a prompt: in 8-bit integers where the model is loaded
+    so."""
     if isinstance(product, RowProducts) or product.dtype != mx.float32 or not take_int8():
         return pack(product)
     return Int8Products.pack(product.weight, product.bias if isinstance(product, Linear) else None)
