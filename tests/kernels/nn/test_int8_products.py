@@ -118,7 +118,7 @@ def test_a_kernel_that_does_not_compile_is_left_out_with_a_warning(
     int8_products._library.cache_clear()
     try:
         assert not can_run()
-        assert "encoders compute in float32, not in 8-bit integers" in caplog.text
+        assert "models compute in float32, not in 8-bit integers" in caplog.text
     finally:
         int8_products._library.cache_clear()
 
