@@ -265,9 +265,12 @@ class History:
             self._violate("who works keeps the job", job, f"taken from {owner.name}, which was well")
 
     def _judge_cancel(self, job: str, old: Row) -> None:
-        """A job that was to be cancelled has ended, or its lease was lost."""
+        """A job that was to be cancelled has ended, or its lease was lost. A worker that was not told of its
+        claim does not know that it has the job."""
         asked, owner = self._cancelled_at.get(job), self._owners.get(str(old.lease_owner))
-        if asked is None or owner is None or not self._could_work(owner, asked, 0):
+        if asked is None or owner is None or (job, old.attempt) in self._unknown:
+            return
+        if not self._could_work(owner, asked, 0):
             return
         took = (self._scheduler.now_ns - asked) / NS
         if took > CANCEL_S:
