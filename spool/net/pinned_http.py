@@ -7,7 +7,9 @@ cancel it.
 """
 
 import asyncio
+import ssl
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -30,8 +32,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
         self._plain_http = plain_http
         self._resolvers = ThreadPoolExecutor(resolvers, thread_name_prefix="spool-resolve")
         self._inner = httpx.AsyncHTTPTransport(
-            # SSL_CERT_FILE and SSL_CERT_DIR are the operator's, and only add the authorities that they name.
-            verify=httpx.create_ssl_context(trust_env=True),
+            verify=_authorities(ssl.get_default_verify_paths()),
             trust_env=False,
             # No connection is kept: one to the same address would carry a request for another name.
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
@@ -83,6 +84,13 @@ class PinnedTransport(httpx.AsyncBaseTransport):
         """Close the connections."""
         self._resolvers.shutdown(wait=False, cancel_futures=True)
         await self._inner.aclose()
+
+
+@lru_cache(maxsize=1)
+def _authorities(_paths: ssl.DefaultVerifyPaths) -> ssl.SSLContext:
+    """Reading them takes 40 ms, and each job from the web has a client of its own. SSL_CERT_FILE and
+    SSL_CERT_DIR are the operator's, and only add the authorities that they name."""
+    return httpx.create_ssl_context(trust_env=True)
 
 
 def split_address(address: str) -> SplitResult:

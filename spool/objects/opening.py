@@ -1,5 +1,6 @@
 """Opens the object store of the settings, and others in S3."""
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -10,6 +11,7 @@ from spool.settings import Settings
 
 if TYPE_CHECKING:
     from spool.objects.s3 import S3Store
+    from spool.objects.s3_client import S3Options
     from spool.objects.s3_link import Link
 
 
@@ -32,15 +34,20 @@ def s3_store(settings: Settings, bucket: str, prefix: str = "", *, link: "Link |
 
     if link is not None:
         return S3Store(bucket, prefix, S3Options(checksums=settings.s3_checksums, link=link))
-    return S3Store(
-        bucket,
-        prefix,
-        S3Options(
-            endpoint_url=settings.s3_endpoint_url,
-            region=settings.s3_region,
-            access_key_id=settings.s3_access_key_id,
-            secret_access_key=settings.s3_secret_access_key,
-            checksums=settings.s3_checksums,
-            public_endpoint_url=settings.s3_public_endpoint_url,
-        ),
+    own = S3Options(
+        endpoint_url=settings.s3_endpoint_url,
+        region=settings.s3_region,
+        access_key_id=settings.s3_access_key_id,
+        secret_access_key=settings.s3_secret_access_key,
+        checksums=settings.s3_checksums,
+        public_endpoint_url=settings.s3_public_endpoint_url,
     )
+    return _kept_store(bucket, prefix, own)
+
+
+@lru_cache(maxsize=16)
+def _kept_store(bucket: str, prefix: str, options: "S3Options") -> "S3Store":
+    """Kept, as are its connections: each job of an archive asks for the same."""
+    from spool.objects.s3 import S3Store
+
+    return S3Store(bucket, prefix, options)

@@ -13,15 +13,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from boto3.s3.transfer import TransferConfig
+from boto3.s3.transfer import S3Transfer, TransferConfig
 from botocore.exceptions import BotoCoreError, FlexibleChecksumError
 from urllib3.exceptions import HTTPError
 
 from spool.errors import NotFound, ObjectDamaged, SourceChanged, StorageError
 from spool.objects.base import NewObject, ObjectInfo, check_key
 from spool.objects.local import BLOCK, storage_errors, write_whole
-from spool.objects.s3_client import S3Bucket, client_of
-from spool.objects.s3_errors import s3_errors
+from spool.objects.s3_client import S3Bucket
 from spool.objects.s3_parts import PARALLEL_BYTES, PartsReader, PinnedObject
 from spool.objects.s3_receiver import S3Receiver
 
@@ -99,7 +98,7 @@ class S3Store(S3Bucket):
     def sign_address(self, key: str, seconds: int) -> str:
         """An address at which anybody who has it may GET the object, whole or in ranges, for so long."""
         mode = {"ChecksumMode": "ENABLED"} if self.options.checksums else {}
-        return self.sign(self._signing_client, "get_object", key, seconds, **mode)
+        return self.sign(self.signing_client, "get_object", key, seconds, **mode)
 
     def receiver(self) -> S3Receiver:
         """Takes objects in parts."""
@@ -118,7 +117,7 @@ class S3Store(S3Bucket):
 
     def check(self) -> None:
         """Ask for the bucket."""
-        with s3_errors(f"s3://{self.bucket}"):
+        with self.errors(f"s3://{self.bucket}"):
             self.client.head_bucket(Bucket=self.bucket)
 
     def _put(self, key: str, body: BinaryIO, size: int, digest: str, content_type: str) -> ObjectInfo:
@@ -128,24 +127,18 @@ class S3Store(S3Bucket):
         return ObjectInfo(key, size, answer["ETag"], digest)
 
     def _put_parts(self, key: str, path: Path, digest: str, content_type: str) -> ObjectInfo:
-        with s3_errors(self.address_of(key)):
-            self.client.upload_file(
+        config = TransferConfig(multipart_threshold=MULTIPART_BYTES, multipart_chunksize=MULTIPART_BYTES)
+        with self.errors(self.address_of(key)), S3Transfer(self.client, config) as transfer:
+            transfer.upload_file(
                 str(path),
                 self.bucket,
                 self.prefix + check_key(key),
-                ExtraArgs={"ContentType": content_type, "Metadata": {"sha256": digest}},
-                Config=TransferConfig(
-                    multipart_threshold=MULTIPART_BYTES, multipart_chunksize=MULTIPART_BYTES
-                ),
+                extra_args={"ContentType": content_type, "Metadata": {"sha256": digest}},
             )
         info = self.head(key)
         if info is None:
             raise StorageError(f"{self.address_of(key)} was written and is not there.")
         return info
-
-    @cached_property
-    def _signing_client(self) -> Any:  # noqa: ANN401 - boto3 makes its clients at run time
-        return client_of(self.options, self.options.endpoint_url, signature_version="s3v4")
 
     @cached_property
     def _receiver(self) -> S3Receiver:

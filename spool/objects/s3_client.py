@@ -1,15 +1,18 @@
-"""How an S3 server is reached: its options, boto3's client with our timeouts and retries, and a bucket."""
+"""How an S3 server is reached: its options, a client with our timeouts and retries, and a bucket."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
-import boto3
+import botocore.loaders
+import botocore.session
 from botocore import UNSIGNED
 from botocore.config import Config
 from pydantic import SecretStr
 
+from spool.errors import SourceForbidden, StorageError
 from spool.objects.s3_errors import s3_errors
 from spool.objects.s3_link import Link, read_by_link
 
@@ -32,9 +35,11 @@ class S3Options:
 
 
 def client_of(options: S3Options, endpoint_url: str | None, **config: object) -> Any:  # noqa: ANN401 - boto3's own
-    """A client of the store at this endpoint."""
+    """A client of the store at this endpoint, with the credentials that are there now."""
     checksums = "when_supported" if options.checksums else "when_required"
-    return boto3.session.Session().client(
+    session = botocore.session.get_session()
+    session.register_component("data_loader", _descriptions())
+    return session.create_client(
         "s3",
         endpoint_url=endpoint_url,
         region_name=options.region,
@@ -55,6 +60,12 @@ def client_of(options: S3Options, endpoint_url: str | None, **config: object) ->
     )
 
 
+@cache
+def _descriptions() -> Any:  # noqa: ANN401 - boto3's own
+    """Reads the descriptions of S3 once in a process, since that takes a tenth of a second."""
+    return botocore.loaders.create_loader()
+
+
 class S3Bucket:
     """What lies in a bucket below `prefix`, and how it is reached. Safe to share between threads."""
 
@@ -65,22 +76,34 @@ class S3Bucket:
 
     def call(self, operation: str, key: str, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 - boto3's own
         """One S3 operation on one object, its failures as Spool's errors."""
-        with s3_errors(self.address_of(key)):
+        with self.errors(self.address_of(key)):
             method: Callable[..., dict[str, Any]] = getattr(self.client, operation)
             return method(Bucket=self.bucket, Key=self.prefix + key, **parameters)
 
     def pages(self, operation: str, prefix: str) -> Iterator[dict[str, Any]]:
         """The pages of a list of what lies below `prefix`."""
         pages = self.client.get_paginator(operation).paginate(Bucket=self.bucket, Prefix=self.prefix + prefix)
-        with s3_errors(self.address_of(prefix)):
+        with self.errors(self.address_of(prefix)):
             yield from pages
 
     def sign(self, client: Any, operation: str, key: str, seconds: int, **parameters: object) -> str:  # noqa: ANN401
         """A presigned address for one operation on one object."""
         own = {"Bucket": self.bucket, "Key": self.prefix + key, **parameters}
-        with s3_errors(self.address_of(key)):
+        with self.errors(self.address_of(key)):
             url: str = client.generate_presigned_url(operation, own, ExpiresIn=seconds)
         return url
+
+    @contextmanager
+    def errors(self, what: str) -> Iterator[None]:
+        """Failures of boto3 as Spool's errors; `what` is the object or bucket in messages. After one that
+        credentials may explain, the next call looks for credentials anew: they may have been exchanged."""
+        try:
+            with s3_errors(what):
+                yield
+        except (SourceForbidden, StorageError):
+            for name in ("client", "public_client", "signing_client"):
+                vars(self).pop(name, None)
+            raise
 
     def address_of(self, key: str) -> str:
         """What messages call the object."""
@@ -100,6 +123,11 @@ class S3Bucket:
     def public_client(self) -> Any:  # noqa: ANN401
         """Signs addresses at the endpoint that others reach."""
         return client_of(self.options, self.options.public_endpoint_url, signature_version="s3v4")
+
+    @cached_property
+    def signing_client(self) -> Any:  # noqa: ANN401
+        """Signs addresses at the endpoint that we reach."""
+        return client_of(self.options, self.options.endpoint_url, signature_version="s3v4")
 
 
 def _plain(secret: SecretStr | None) -> str | None:

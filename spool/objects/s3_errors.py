@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from boto3.exceptions import Boto3Error
-from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ParamValidationError
 from s3transfer.exceptions import RetriesExceededError, S3DownloadFailedError, S3ValidationError
 from urllib3.exceptions import HTTPError
 
@@ -35,6 +35,8 @@ def s3_errors(what: str) -> Iterator[None]:
         raise _explain(error, what) from error
     except ParamValidationError as error:
         raise InvalidRequest(f"{what} is not an address that S3 accepts.") from error
+    except NoCredentialsError as error:
+        raise StorageError(f"There are no credentials for {what}.") from error
     except S3DownloadFailedError as error:  # the transfer manager's 412
         raise SourceChanged(f"{what} has changed.") from error
     except (BotoCoreError, Boto3Error, HTTPError, S3ValidationError, RetriesExceededError) as error:

@@ -42,6 +42,7 @@ from spool.objects import (
     s3_store,
 )
 from spool.settings import Settings
+from tests.live.guarded_s3 import Account, GuardedS3
 
 KEY = "jobs/job_01/transcript.json"
 BUCKET = "spool-test"
@@ -435,6 +436,39 @@ def test_sources_may_have_any_key(
     assert source.get_file(key, tmp_path / "t", info.etag).size == 4
     assert isinstance(object_store(settings), S3Store)
     assert isinstance(object_store(make_settings()), FolderStore)
+
+
+def test_credentials_that_were_exchanged_are_found_without_a_restart(
+    s3_server: S3Server,
+    bucket: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    make_settings: Callable[..., Settings],
+) -> None:
+    """As of those who get new ones each hour, in the file that boto3 reads."""
+    file = tmp_path / "credentials"
+
+    def exchange(secret: str) -> None:
+        file.write_text(f"[default]\naws_access_key_id = KEY\naws_secret_access_key = {secret}\n")
+
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    with GuardedS3(s3_server.endpoint, Account("KEY", "new", frozenset({bucket}))) as guarded:
+        store = s3_store(make_settings(s3_endpoint_url=guarded.url), bucket)
+        with pytest.raises(StorageError, match=f"There are no credentials for s3://{bucket}/{KEY}"):
+            store.put_bytes(KEY, b"x")
+        exchange("old")
+        for _ in range(2):
+            with pytest.raises(StorageError, match="does not take the credentials"):
+                store.put_bytes(KEY, b"x")
+        with pytest.raises(SourceForbidden):
+            store.head(KEY)  # the answer to a HEAD has no room for a reason
+        exchange("new")
+        store.put_bytes(KEY, b"x")
+        assert store.head(KEY) is not None
+        assert s3_store(make_settings(s3_endpoint_url=guarded.url), bucket) is store
 
 
 def test_a_store_shows_no_secret(s3_server: S3Server) -> None:

@@ -1,10 +1,11 @@
 """What a job costs besides its decoding: thousands of one-second recordings through real workers.
 
-    python -m ops.bench.queue.tiny_jobs --jobs 10000 --workers 1
+    python -m ops.bench.queue.tiny_jobs --jobs 10000 --workers 1 [--source s3]
 
 Workers with a model that computes nothing, over PostgreSQL, a Redis and a folder of their own; all jobs wait
 before the first worker starts. Prints the seconds from the first claim to the last end, and the processor
-time of workers and engines per job after the first ones, which says more on a busy machine.
+time of workers and engines per job after the first ones, which says more on a busy machine. Recordings are
+uploads in the folder, or with `--source s3` the object of a bucket, from an S3 server in this process.
 """
 
 import argparse
@@ -12,15 +13,21 @@ import shutil
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import psutil
 from sqlalchemy import func, select, text
 
 import migrations
+from ops.soak.objects import BUCKET, s3_server, s3_settings
 from ops.testbed.postgres import PostgresServer
+from ops.testbed.s3 import S3Server
 from ops.testbed.stack import Stack
 from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
+from spool.domain.jobs import Source
+from spool.domain.options import JobOptions
+from spool.store.jobs import NewJob, create_job
 from spool.tables import jobs
 
 LEASE_SECONDS = "60"
@@ -34,12 +41,27 @@ def processor_seconds(pids: list[int]) -> float:
     return float(sum(sum(process.cpu_times()[:2]) for process in processes))
 
 
-def run(stack: Stack, number: int, workers: int) -> bool:
-    """Submit, work, print. Whether all jobs are done."""
-    recording = stack.record(1.0)
-    began = time.monotonic()
+def submit_objects(stack: Stack, number: int, server: S3Server) -> None:
+    """Jobs for an object of a bucket, which workers read with their own credentials."""
+    server.client().upload_file(str(stack.record(1.0)), BUCKET, "reel.wav")
+    settings = s3_settings(server.endpoint)
+    del settings["SPOOL_OBJECTS"]
+    stack.environment |= settings
+    options = JobOptions(model="plain", speech_detector=False)
     for _ in range(number):
-        stack.submit_stored(recording)
+        with stack.db.begin() as tx:
+            create_job(tx, NewJob(Source("s3", f"s3://{BUCKET}/reel.wav"), options, "reel.wav"))
+
+
+def run(stack: Stack, number: int, workers: int, server: S3Server | None) -> bool:
+    """Submit, work, print. Whether all jobs are done."""
+    began = time.monotonic()
+    if server is None:
+        recording = stack.record(1.0)
+        for _ in range(number):
+            stack.submit_stored(recording)
+    else:
+        submit_objects(stack, number, server)
     print(f"{number} jobs submitted in {time.monotonic() - began:.0f} s", flush=True)
 
     def count(state: str) -> int:
@@ -73,6 +95,7 @@ def main() -> int:
     )
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--source", choices=("upload", "s3"), default="upload")
     args = parser.parse_args()
     home, redis_home = Path(tempfile.mkdtemp(prefix="spool-tiny-")), temporary_home()
     postgres = PostgresServer()
@@ -80,11 +103,14 @@ def main() -> int:
         postgres.start()
         url = postgres.create_database("tiny")
         migrations.upgrade(url)
-        with EmbeddedRedis(redis_home) as redis:
+        with (
+            EmbeddedRedis(redis_home) as redis,
+            s3_server() if args.source == "s3" else nullcontext() as server,
+        ):
             stack = Stack(home, url, redis)
             stack.log = home / "log"
             try:
-                return 0 if run(stack, args.jobs, args.workers) else 1
+                return 0 if run(stack, args.jobs, args.workers, server) else 1
             finally:
                 stack.close()
     finally:
