@@ -46,9 +46,9 @@ class S3Access:
         if self.connection is None:
             return s3_store(self.settings, bucket, prefix)
         from spool.objects.connections import options_of
-        from spool.objects.s3 import S3Store
+        from spool.objects.s3 import open_bucket
 
-        return S3Store(bucket, prefix, options_of(self.connection, self.settings, self.box))
+        return open_bucket(bucket, prefix, options_of(self.connection, self.settings, self.box))
 
 
 def s3_access_of(

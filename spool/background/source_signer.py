@@ -5,8 +5,6 @@ is valid for one object and a quarter of an hour; a long read requests another. 
 more.
 """
 
-from typing import TYPE_CHECKING
-
 import structlog
 
 from spool.background.thread import BackgroundLoop
@@ -24,14 +22,9 @@ from spool.store.archive.connections import (
 )
 from spool.tables.exports import ConnectionRow
 
-if TYPE_CHECKING:
-    from spool.objects.s3 import S3Store
-
 LOOK_S = 0.5
 VALID_SECONDS = 900
 AT_ONCE = 200
-
-_STORES = 64
 
 log = structlog.get_logger(__name__)
 
@@ -42,9 +35,6 @@ class SourceSigner(BackgroundLoop):
     def __init__(self, db: Database, settings: Settings, box: SecretBox) -> None:
         super().__init__("spool-signer")
         self._db, self._settings, self._box = db, settings, box
-        # By connection and bucket: creating a client takes a tenth of a second, signing an address almost
-        # nothing.
-        self._stores: dict[tuple[ConnectionRow, str], S3Store] = {}
 
     def run_once(self) -> float:
         """Sign the requested addresses; return the seconds until the next round."""
@@ -78,13 +68,8 @@ class SourceSigner(BackgroundLoop):
 
     def _sign(self, row: ConnectionRow, uri: str) -> str:
         from spool.objects.connections import options_of  # boto3 takes a tenth of a second
-        from spool.objects.s3 import S3Store
+        from spool.objects.s3 import open_bucket
 
         bucket, _, key = uri.removeprefix("s3://").partition("/")
-        store = self._stores.get((row, bucket))
-        if store is None:
-            if len(self._stores) >= _STORES:
-                self._stores.clear()
-            store = S3Store(bucket, "", options_of(row, self._settings, self._box))
-            self._stores[row, bucket] = store
+        store = open_bucket(bucket, "", options_of(row, self._settings, self._box))
         return store.sign_address(key, VALID_SECONDS)

@@ -1,6 +1,5 @@
 """Opens the object store of the settings, and others in S3."""
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -11,7 +10,6 @@ from spool.settings import Settings
 
 if TYPE_CHECKING:
     from spool.objects.s3 import S3Store
-    from spool.objects.s3_client import S3Options
     from spool.objects.s3_link import Link
 
 
@@ -29,7 +27,7 @@ def object_store(settings: Settings) -> ObjectStore:
 def s3_store(settings: Settings, bucket: str, prefix: str = "", *, link: "Link | None" = None) -> "S3Store":
     """Any bucket, with the settings' endpoint and credentials: where `s3://` sources are read from. With a
     `link`, the one object that it leads to, and no credentials."""
-    from spool.objects.s3 import S3Store  # boto3 takes a tenth of a second
+    from spool.objects.s3 import S3Store, open_bucket  # boto3 takes a tenth of a second
     from spool.objects.s3_client import S3Options
 
     if link is not None:
@@ -42,12 +40,4 @@ def s3_store(settings: Settings, bucket: str, prefix: str = "", *, link: "Link |
         checksums=settings.s3_checksums,
         public_endpoint_url=settings.s3_public_endpoint_url,
     )
-    return _kept_store(bucket, prefix, own)
-
-
-@lru_cache(maxsize=16)
-def _kept_store(bucket: str, prefix: str, options: "S3Options") -> "S3Store":
-    """Kept, as are its connections: each job of an archive asks for the same."""
-    from spool.objects.s3 import S3Store
-
-    return S3Store(bucket, prefix, options)
+    return open_bucket(bucket, prefix, own)

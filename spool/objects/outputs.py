@@ -14,7 +14,7 @@ from pathlib import Path
 from spool.errors import SourceForbidden
 from spool.objects.local import BLOCK, storage_errors, write_whole
 from spool.objects.output_folders import folder_at
-from spool.objects.s3 import S3Store
+from spool.objects.s3 import open_bucket
 from spool.objects.s3_client import S3Options
 
 _READABLE = stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH
@@ -25,7 +25,7 @@ def write_object(options: S3Options, uri: str, data: bytes, content_type: str) -
     missing bucket and SourceForbidden for one that may not be written."""
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     digest = hashlib.sha256(data).hexdigest()
-    S3Store(bucket, "", options).call(
+    open_bucket(bucket, "", options).call(
         "put_object", key, Body=data, ContentType=content_type, Metadata={"sha256": digest}
     )
     return digest

@@ -9,7 +9,7 @@ import hashlib
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -20,7 +20,7 @@ from urllib3.exceptions import HTTPError
 from spool.errors import NotFound, ObjectDamaged, SourceChanged, StorageError
 from spool.objects.base import NewObject, ObjectInfo, check_key
 from spool.objects.local import BLOCK, storage_errors, write_whole
-from spool.objects.s3_client import S3Bucket
+from spool.objects.s3_client import S3Bucket, S3Options
 from spool.objects.s3_parts import PARALLEL_BYTES, PartsReader, PinnedObject
 from spool.objects.s3_receiver import S3Receiver
 
@@ -143,6 +143,12 @@ class S3Store(S3Bucket):
     @cached_property
     def _receiver(self) -> S3Receiver:
         return S3Receiver(self.bucket, self.prefix, self.options)
+
+
+@lru_cache(maxsize=64)
+def open_bucket(bucket: str, prefix: str, options: S3Options) -> S3Store:
+    """A store that is kept, as are its connections: each job of an archive asks for the same one."""
+    return S3Store(bucket, prefix, options)
 
 
 class _Reader(io.BufferedReader):
