@@ -3,30 +3,31 @@
 Clients of the API.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from zipfile import ZipFile
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.text import Text
 
+from api.cli.batch_report import show_batch
+from api.cli.batch_submission import submit_batch
 from api.cli.completion import complete_batch
 from api.cli.connection import Exit, Server, Url, Yes, confirm, connect, err, local_stack, out, print_ids
-from api.cli.files import DELETED, Copies, as_local_path, print_copies, print_skipped
+from api.cli.files import DELETED, Copies, as_local_path, print_copies
 from api.cli.options import Again, Submission, repeat_fields
-from api.cli.progress import follow_batch, show_upload
+from api.cli.progress import follow_batch
 from api.cli.submit import submit_recordings
-from api.cli.tables import Cell, count_of, describe_hold, format_duration, format_money, format_time, sheet_of
+from api.cli.tables import Cell, count_of
 from api.local.instance import Running
-from spool.client import Conflict, Refused, Spool
+from spool.client import Conflict
 from spool.commandline.app import new_app
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
 from spool.formats import FORMATS, Format, Preset
 from spool.formats.file_names import MISSING, SUFFIXES, choose_name, free_name
-from spool.schemas.batches import BatchDetail, BatchOut
+from spool.schemas.batches import BatchOut
 from spool.schemas.jobs import JobDeletion
 
 app = new_app("Submit whole archives: manifests, prefixes, folders.", "batch")
@@ -57,30 +58,19 @@ def submit(
     with server.connect() as spool:
         running = local_stack(spool)
         source = as_local_path(source, running)
-        if _must_upload(running, source):
-            tags = {"batch": name or Path(source).resolve().name} | request["tags"]
-            err.print(
-                f"The server cannot read {source}. Its recordings are uploaded as separate jobs with the tag "
-                f"batch={tags['batch']}; no batch is created.",
-                style="yellow",
-                soft_wrap=True,
-            )
-            own = {key: value for key, value in request.items() if key not in ("name", "strict")}
-            own["tags"] = tags
-            submit_recordings(server, spool, [source], own, wait=wait)
+        if not _must_upload(running, source):
+            submit_batch(server, spool, source, request, wait=wait)
             return
-        try:
-            batch = _submit(spool, source, request)
-        except Refused as error:
-            _print_refused(error)
-            raise
-        _print_bad_lines(batch)
-        print_skipped([(file.path, file.reason) for file in batch.skipped_files], batch.lines.skipped)
-        if wait:
-            batch = follow_batch(spool, batch.id, err)
-    _show(server, batch)
-    if wait or batch.lines.bad:
-        _exit_for(batch)
+        tags = {"batch": name or Path(source).resolve().name} | request["tags"]
+        err.print(
+            f"The server cannot read {source}. Its recordings are uploaded as separate jobs with the tag "
+            f"batch={tags['batch']}; no batch is created.",
+            style="yellow",
+            soft_wrap=True,
+        )
+        own = {key: value for key, value in request.items() if key not in ("name", "strict")}
+        own["tags"] = tags
+        submit_recordings(server, spool, [source], own, wait=wait)
 
 
 @app.command
@@ -110,7 +100,7 @@ def status(
             server.show_rows(page, "no batches", ("batch", "state", "jobs", "done", "failed", "name"), _cells)
             return
         batch = follow_batch(spool, batch_id, err) if watch else spool.batch(batch_id)
-    _show(server, batch)
+    show_batch(server, batch)
 
 
 @app.command
@@ -244,7 +234,7 @@ def cancel(batch_id: BatchId, /, *, server: Server = Server()) -> None:
     """Cancel a batch. Running jobs stop at their next chunk."""
     with server.connect() as spool:
         batch = spool.cancel_batch(batch_id)
-    _show(server, batch)
+    show_batch(server, batch)
 
 
 @app.command
@@ -288,13 +278,6 @@ def delete(
         raise SystemExit(Exit.FAILED)
 
 
-def _manifest(source: str) -> Path:
-    path = Path(source)
-    if not path.is_file():
-        raise InvalidRequest(f"There is no file {source}.")
-    return path
-
-
 def _must_upload(running: Running | None, source: str) -> bool:
     """Whether `source` is a local folder that the server cannot list."""
     path = Path(source).resolve()
@@ -302,87 +285,6 @@ def _must_upload(running: Running | None, source: str) -> bool:
         return False
     roots = running.source_roots if running else ()
     return not any(path.is_relative_to(root) for root in roots)
-
-
-def _submit(spool: Spool, source: str, request: dict[str, Any]) -> BatchDetail:
-    """The batch of an address, of a local manifest, or of a local folder that the server may read."""
-    if "://" in source:
-        return spool.submit_batch(source, **request)
-    if Path(source).is_dir():
-        return spool.submit_batch(f"{Path(source).resolve().as_uri()}/", **request)
-    with show_upload(err, source) as sent:
-        return spool.submit_batch(_manifest(source), **request, sent=sent)
-
-
-def _print_refused(error: Refused) -> None:
-    """Print the lines for which a manifest was refused."""
-    lines = error.problem.get("bad_lines") or []
-    for bad in lines:
-        err.print(Text.assemble((f"line {bad['line']}: ", "red"), bad["message"]), soft_wrap=True)
-    more = int(error.problem.get("bad") or 0) - len(lines)
-    if more > 0:
-        err.print(f"and {more} more invalid lines")
-    skipped = error.problem.get("skipped_files") or []
-    print_skipped([(file["path"], file["reason"]) for file in skipped], error.problem.get("skipped"))
-
-
-def _print_bad_lines(batch: BatchDetail) -> None:
-    for bad in batch.bad_lines:
-        err.print(Text.assemble((f"line {bad.line}: ", "red"), bad.message), soft_wrap=True)
-    if batch.lines.bad > len(batch.bad_lines):
-        err.print(f"and {batch.lines.bad - len(batch.bad_lines)} more invalid lines")
-
-
-def _exit_for(batch: BatchDetail) -> None:
-    if batch.lines.bad or batch.counts[JobState.FAILED] or batch.counts[JobState.CANCELLED]:
-        raise SystemExit(Exit.FAILED)
-
-
-def _show(server: Server, batch: BatchDetail) -> None:
-    facts = (
-        ("batch", batch.id),
-        ("name", batch.name),
-        ("state", batch.state),
-        ("jobs", ", ".join(f"{number} {state}" for state, number in batch.counts.items() if number)),
-        ("invalid lines", str(batch.lines.bad)),
-        *((("unchanged", f"{batch.lines.unchanged} (submitted before)"),) if batch.lines.unchanged else ()),
-        *((("skipped files", str(batch.lines.skipped)),) if batch.lines.skipped else ()),
-        ("reused", str(batch.reused)),
-        *((("cut off", f"{batch.incomplete} (see `complete` in the results)"),) if batch.incomplete else ()),
-        *_progress_of(batch),
-        *_order_of(batch),
-    )
-    server.show(batch, sheet_of((title, Text(value)) for title, value in facts))
-
-
-def _progress_of(batch: BatchDetail) -> Iterator[tuple[str, str]]:
-    cost, done = batch.cost, f"{format_duration(batch.audio.done_seconds)} done"
-    if batch.state == "ended":
-        yield "audio", done
-        yield "cost", format_money(cost.billable, cost.currency)
-        return
-    expected = (
-        "total unknown"
-        if cost.expected is None
-        else f"{format_money(cost.expected, cost.currency)} expected in total"
-    )
-    yield "audio", f"{done}, {format_duration(batch.audio.left_seconds)} left"
-    yield "RTFx now", "—" if batch.speed.rtfx_now is None else f"{batch.speed.rtfx_now:.1f}"
-    yield "time left", f"{format_duration(batch.time.left_seconds)} ({batch.time.basis})"
-    billable = format_money(cost.billable, cost.currency)
-    yield "cost", f"{billable} so far, {expected} ({cost.basis})"
-
-
-def _order_of(batch: BatchDetail) -> Iterator[tuple[str, str]]:
-    if batch.priority != "normal":
-        yield "priority", batch.priority
-    if batch.deadline is not None:
-        at = batch.deadline
-        yield "deadline", f"{format_time(at.at)}, {at.state.replace('_', ' ')} ({at.basis})"
-    if batch.held is not None:
-        yield "held", describe_hold(batch.held)
-    for reason in batch.waiting_for:
-        yield "waiting for", reason
 
 
 def _cells(batch: BatchOut) -> list[Cell]:

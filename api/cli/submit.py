@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.text import Text
 
+from api.cli.batch_submission import submit_batch
 from api.cli.connection import Server, err, local_stack, out, print_json
 from api.cli.files import as_local_path, print_skipped, recordings_under
 from api.cli.jobs import exit_for
@@ -22,12 +23,18 @@ from spool.domain.declaration import in_flags
 from spool.domain.jobs import JobState
 from spool.domain.manifest import NAME_LENGTH
 from spool.domain.options import Options
+from spool.errors import InvalidRequest
 from spool.schemas.jobs import JobDetail, SubmissionRequest
 
 
 def submit(
     *sources: Annotated[
-        str, Parameter(name="PATH|URL", help="Files, folders, https:// or s3:// addresses.", required=True)
+        str,
+        Parameter(
+            name="PATH|URL",
+            help="Files, folders, https:// or s3:// addresses. s3://bucket/prefix/ is all below it.",
+            required=True,
+        ),
     ],
     how: Submission = Submission(),
     again: Again = False,
@@ -40,8 +47,20 @@ def submit(
     One that is empty or cannot be decoded is not tried again.
     """
     request = how.to_request() | repeat_fields(again)
+    prefix = next(filter(_is_prefix, sources), None)
+    if prefix is not None and len(sources) > 1:
+        raise InvalidRequest(f"Submit {prefix} by itself: what is below it becomes a batch.")
     with server.connect() as spool:
-        submit_recordings(server, spool, sources, request, wait=wait)
+        if prefix is not None:
+            submit_batch(server, spool, prefix, request, wait=wait)
+        else:
+            submit_recordings(server, spool, sources, request, wait=wait)
+
+
+def _is_prefix(source: str) -> bool:
+    """Whether an address is that of a bucket, or of all that is below a prefix of one."""
+    scheme, _, rest = source.partition("://")
+    return scheme.lower() == "s3" and (rest.endswith("/") or "/" not in rest)
 
 
 def submit_recordings(

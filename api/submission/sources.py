@@ -94,7 +94,9 @@ def _s3_source(address: str) -> Source:
     if not _BUCKET.fullmatch(bucket):
         raise InvalidRequest(f"{bucket!r} is not the name of an S3 bucket.")
     if not key or key.startswith("/") or key.endswith("/"):
-        raise InvalidRequest("An S3 source names one object, as s3://bucket/key.")
+        raise InvalidRequest(
+            "An S3 source names one object, as s3://bucket/key. A batch takes all that is below a prefix."
+        )
     if len(key.encode()) > _S3_KEY_BYTES:
         raise InvalidRequest(f"An S3 key has at most {_S3_KEY_BYTES} bytes.")
     return Source(kind="s3", uri=f"s3://{bucket}/{key}", size=None, etag=None)

@@ -8,10 +8,13 @@ from typing import Any
 from zipfile import ZipFile
 
 import pytest
+from pydantic import SecretStr
 
 from api.cli.main import main
 from ops.testbed.invoking import invoke
 from ops.testbed.running_api import Live
+from ops.testbed.s3 import S3Server
+from spool.settings import Settings
 
 
 @pytest.fixture
@@ -28,6 +31,39 @@ def spool(
         return done.stdout, done.stderr
 
     return run
+
+
+def test_what_is_below_a_prefix_is_submitted_as_a_batch(
+    settings: Settings,
+    s3_server: S3Server,
+    start_api: Callable[[Settings], Live],
+    recordings: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = s3_server.client()
+    client.create_bucket(Bucket="archive-of-calls")
+    for name in ("calls/1.wav", "calls/2.wav", "calls/notes.txt", "others/3.wav"):
+        client.put_object(Bucket="archive-of-calls", Key=name, Body=b"RIFF")
+    client.close()
+    reached = {
+        "s3_endpoint_url": s3_server.endpoint,
+        "s3_access_key_id": SecretStr(s3_server.access_key),
+        "s3_secret_access_key": SecretStr(s3_server.secret_key),
+    }
+    live = start_api(settings.model_copy(update=reached))
+    monkeypatch.setenv("SPOOL_URL", live.url)
+    monkeypatch.setenv("SPOOL_HOME", str(settings.home))
+
+    below = invoke(main, ["submit", "s3://archive-of-calls/calls/", "--tag", "box=7", "--json"])
+    assert below.exit_code == 0, below
+    assert json.loads(below.stdout)["counts"]["queued"] == 2
+    assert "notes.txt: not audio" in below.stderr
+    whole = invoke(main, ["submit", "s3://archive-of-calls", "--json"])
+    lines = json.loads(whole.stdout)["lines"]
+    assert (lines["accepted"], lines["unchanged"]) == (1, 2), whole
+    mixed = invoke(main, ["submit", str(recordings), "s3://archive-of-calls/calls/"])
+    assert mixed.exit_code == 2
+    assert "Submit s3://archive-of-calls/calls/ by itself" in mixed.stderr
 
 
 @pytest.fixture
