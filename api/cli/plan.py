@@ -177,6 +177,10 @@ def measure_files(files: Sequence[Path]) -> Lengths:
     """How long the recordings are, by the worker's reader of their headers. Raises InvalidRequest for no
     recordings, and for an installation without a worker."""
     for each in files:
+        if ":" in str(each).partition("/")[0] and not each.exists():
+            raise InvalidRequest(
+                "`spool plan` measures files of this machine. For addresses, give their --hours."
+            )
         if not each.exists():
             raise InvalidRequest(f"{each}: there is no such file or folder.")
     command = [sys.executable, "-m", "worker.cli.main", "measure", "--json", *map(str, files)]

@@ -59,6 +59,8 @@ def test_files_are_measured_and_the_answer_comes_first(tmp_path: Path) -> None:
     assert len(shown.output.splitlines()) < 10
     missing = invoke(main, ["plan", str(tmp_path / "gone")], env=env)
     assert "there is no such file or folder" in missing.output
+    bucket = invoke(main, ["plan", "s3://archive/reels/"], env=env)
+    assert "For addresses, give their --hours" in bucket.output
     empty = invoke(main, ["plan", str(tmp_path)], env=env)
     assert "no recording with any audio" in empty.output
 
