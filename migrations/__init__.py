@@ -7,21 +7,22 @@
     python -m migrations first          write the first one anew, as long as nothing is released
 
 One transaction holds a whole run: it happens entirely or not at all, and two processes that migrate at once
-take turns. Knows Alembic, `spool.tables` and the store's URLs; no query of the application is here.
+take turns. Knows Alembic, `spool.tables` and the store's URLs; no query of the application is here. Alembic
+is imported only for a database that has to change: `spool up` upgrades at each start, mostly for nothing.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, create_engine, event, text
+from sqlalchemy import Connection, create_engine, event, inspect, text
 
 from spool.errors import SettingsError
 from spool.store.database import POOLER, driver_url
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 LOCK_TIMEOUT = "10s"  # a migration gives up rather than stop the site behind it
 STATEMENT_TIMEOUT = "10min"
@@ -30,17 +31,23 @@ ADVISORY_LOCK = 0x5350_4F4F_4C  # "SPOOL"
 FTS5 = "passage_index"
 """SQLite's full-text index: a table with tables of its own, which no metadata describes."""
 
-__all__ = ["FTS5", "current", "downgrade", "is_compared", "revision", "transaction", "upgrade"]
+__all__ = ["FTS5", "current", "downgrade", "is_compared", "newest", "revision", "transaction", "upgrade"]
 
 
 def upgrade(url: str, target: str = "head") -> None:
     """Bring the database at `url` up to `target`; makes an SQLite file that is not there."""
     with transaction(url) as connection:
+        if target == "head" and _revision_of(connection) == newest():
+            return
+        from alembic import command
+
         command.upgrade(_config(connection), target)
 
 
 def downgrade(url: str, target: str) -> None:
     """Take the database back to revision `target`, or to `base`: empty. What a table held is lost with it."""
+    from alembic import command
+
     with transaction(url) as connection:
         command.downgrade(_config(connection), target)
 
@@ -48,15 +55,20 @@ def downgrade(url: str, target: str) -> None:
 def current(url: str) -> str | None:
     """The revision that the database stands at; None before the first."""
     with transaction(url) as connection:
-        return MigrationContext.configure(connection).get_current_revision()
+        return _revision_of(connection)
+
+
+def newest() -> str:
+    """The newest revision, by the numbers of the files."""
+    return max(path.name.partition("_")[0] for path in (Path(__file__).parent / "versions").glob("[0-9]*.py"))
 
 
 def revision(url: str, message: str) -> None:
     """Write a draft of the next revision, from the difference between the database and `spool.tables`."""
+    from alembic import command
+
     with transaction(url) as connection:
-        config = _config(connection)
-        number = len(list(ScriptDirectory.from_config(config).walk_revisions())) + 1
-        command.revision(config, message, autogenerate=True, rev_id=f"{number:04d}")
+        command.revision(_config(connection), message, autogenerate=True, rev_id=f"{int(newest()) + 1:04d}")
 
 
 def is_compared(item: object, name: str | None, kind: str, reflected: bool, other: object) -> bool:
@@ -106,7 +118,15 @@ def _check_encoding(connection: Connection) -> None:
         )
 
 
-def _config(connection: Connection) -> Config:
+def _revision_of(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+
+
+def _config(connection: Connection) -> "Config":
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     config.set_main_option("file_template", "%%(rev)s_%%(slug)s")

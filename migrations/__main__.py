@@ -4,8 +4,8 @@ import argparse
 import sys
 
 import migrations
-from migrations import first
 from spool.errors import SpoolError
+from spool.loading import begin_loading
 from spool.settings import load_settings
 
 
@@ -25,6 +25,8 @@ def main() -> int:
     commands.add_parser("first", help="write the first revision anew, from spool.tables")
     arguments = parser.parse_args()
     if arguments.command == "first":
+        from migrations import first
+
         first.write()
         return 0
     try:
@@ -47,4 +49,5 @@ def _run(arguments: argparse.Namespace, url: str) -> None:
 
 
 if __name__ == "__main__":
+    begin_loading()
     sys.exit(main())

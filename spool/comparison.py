@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from spool.domain.transcript import Transcript, Word
-from spool.wer import WordErrors, align_words, normal_words
+from spool.wer import WordErrors, normal_words
+from spool.word_alignment import align_words
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ A message only says that there is work. The job is chosen in SQL (law 1) and may
 names.
 """
 
-import gc
 import os
 import warnings
 
@@ -16,6 +15,7 @@ from celery.worker import WorkController
 
 from spool.broker.celery_app import TASK, celery_app, celery_options
 from spool.errors import SpoolError
+from spool.loading import finish_loading
 from spool.logs import configure_logs
 from spool.settings import Settings, load_settings
 from spool.settings.home import keep_private
@@ -79,8 +79,7 @@ class SpoolStep(bootsteps.StartStopStep):  # type: ignore[misc]
         except SpoolError as error:
             self.spool.failure = error
             raise SystemExit(error.message) from error
-        gc.collect()
-        gc.freeze()  # no full collection goes through all modules again: 0.1 s in which no thread runs
+        finish_loading()
 
     def close(self, _: WorkController) -> None:
         """Hand back running jobs, whatever asked Celery to stop."""

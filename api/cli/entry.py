@@ -1,8 +1,7 @@
 """Where the `spool` command starts, also without the packages that it needs."""
 
-import gc
-
 from spool.extras import refuse_without_extra
+from spool.loading import begin_loading
 
 _EXTRAS = (
     "install 'spool-transcribe[cli]' to use a server elsewhere, "
@@ -12,8 +11,7 @@ _EXTRAS = (
 
 def main() -> None:
     """Run the command line."""
-    # With Python's default, collecting cycles while modules load is a tenth of a short command.
-    gc.set_threshold(50_000)
+    begin_loading()
     try:
         from api.cli.main import main as run
 

@@ -14,6 +14,7 @@ from cyclopts import App, Group
 from api.local.instance import from_any_folder
 from spool.commandline.app import new_app, run_app
 from spool.errors import InvalidRequest, SpoolError
+from spool.loading import begin_loading
 
 
 class Command(NamedTuple):
@@ -194,4 +195,5 @@ def _key_sentence(detail: str) -> str:
 
 
 if __name__ == "__main__":
+    begin_loading()
     main()

@@ -100,14 +100,13 @@ class Stack:
             if self._redis.process is not None:
                 self._groups.append(self._redis.process.pid)
         self._fetch_model()
-        self._say("starting the API")
+        self._say("starting the API and the worker")
         announced = self.settings.home / "api.json"
         announced.unlink(missing_ok=True)
         self._spawn("API", "api", "--announce", str(announced))
+        self._spawn("worker", "worker.cli.main", "run")
         self._wait(announced.exists, _START_TIMEOUT_S, "The API does not answer")
         self.url = _read_url(announced)
-        self._say("starting the worker")
-        self._spawn("worker", "worker.cli.main", "run")
         self._wait_for_worker()
         roots = tuple(str(root) for root in self.settings.source_roots)
         running = Running(self.url, os.getpid(), str(self.settings.home), roots, str(self.logs))

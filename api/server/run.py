@@ -7,7 +7,6 @@ home's local token (`api.local.token`).
 
 import asyncio
 import errno
-import gc
 import importlib.util
 import json
 import os
@@ -30,6 +29,7 @@ from api.local.token import LocalToken
 from api.middleware.slow_requests import PatientProtocol, WebSocketProtocol
 from api.server.process_pool import ProcessPool
 from spool.errors import SettingsError
+from spool.loading import finish_loading
 from spool.logs import configure_logs
 from spool.settings import Settings, unknown_variables
 from spool.settings.home import keep_private
@@ -75,9 +75,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            # What is loaded by now stays loaded; scanning it would only lengthen the collector's pauses.
-            gc.collect()
-            gc.freeze()
+            finish_loading()
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psycopg
 from sqlalchemy import Connection, Engine, create_engine, event, exc, make_url, text
 from sqlalchemy.engine import URL, ExecutionContext
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -253,6 +252,8 @@ class _Watchdog:
 def _hang_up(connection: Any) -> None:  # noqa: ANN401 - psycopg by way of the pool
     """Wake the thread that waits for this connection with an error. Only the socket is touched: the
     connection itself belongs to that thread."""
+    import psycopg  # not at the top: a process with SQLite does without
+
     with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as own:
         own.shutdown(socket.SHUT_RDWR)
 
@@ -306,6 +307,8 @@ def _fetch_binary(
 ) -> None:
     """Bytes come as they are, not as twice as many digits, where a statement asks for it."""
     if context is not None and context.execution_options.get(BINARY):
+        import psycopg
+
         cursor.format = psycopg.pq.Format.BINARY
 
 

@@ -1,5 +1,7 @@
 """Migrations end at `spool.tables`, and run in both directions on both databases."""
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -7,6 +9,7 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, create_engine, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -123,6 +126,25 @@ def test_upgrading_twice_changes_nothing(empty_url: str) -> None:
     migrations.upgrade(empty_url)
 
     assert migrations.current(empty_url) == before
+
+
+def test_the_newest_revision_is_alembics() -> None:
+    scripts = ScriptDirectory(str(Path(migrations.__file__).parent))
+
+    assert scripts.get_heads() == [migrations.newest()]
+
+
+@pytest.mark.integration
+def test_a_current_database_needs_no_alembic(empty_url: str) -> None:
+    # Given a database at the newest revision
+    migrations.upgrade(empty_url)
+
+    # When a new process upgrades it
+    code = f"import sys, migrations; migrations.upgrade({empty_url!r}); sys.exit('alembic' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
+
+    # Then it starts without loading what it does not need
+    assert done.returncode == 0
 
 
 def test_processes_that_migrate_at_once_take_turns(empty_url: str) -> None:

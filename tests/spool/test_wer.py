@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spool import wer
+from spool import word_alignment
 from spool.wer import WordErrors, edit_distance, normal_words, total_errors, word_errors
 
 WORDS = st.lists(st.sampled_from(["a", "b", "c"]), max_size=8)
@@ -71,11 +71,11 @@ def test_edit_distance_is_a_metric(one: list[str], two: list[str], three: list[s
 
 @given(st.lists(st.sampled_from("abc"), max_size=16), st.lists(st.sampled_from("abc"), max_size=16))
 def test_an_alignment_has_the_fewest_edits(one: list[str], other: list[str]) -> None:
-    for small in (wer._SMALL, 4):
+    for small in (word_alignment._SMALL, 4):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(wer, "_SMALL", small)
-            pairs = wer.align_words(one, other)
+            patch.setattr(word_alignment, "_SMALL", small)
+            pairs = word_alignment.align_words(one, other)
         assert pairs == sorted(set(pairs))
         assert len({a for a, _ in pairs}) == len({b for _, b in pairs}) == len(pairs)
         substituted = sum(one[a] != other[b] for a, b in pairs)
-        assert len(one) + len(other) - 2 * len(pairs) + substituted == wer.edit_distance(one, other)
+        assert len(one) + len(other) - 2 * len(pairs) + substituted == edit_distance(one, other)

@@ -1,10 +1,12 @@
 """Where the `spool-worker` command starts, also without the packages that it needs."""
 
 from spool.extras import refuse_without_extra
+from spool.loading import begin_loading
 
 
 def main() -> None:
     """Run the command line."""
+    begin_loading()
     try:
         from worker.cli.main import main as run
 

@@ -10,6 +10,7 @@ from cyclopts import App
 
 from spool.commandline.app import new_app, run_app
 from spool.errors import InvalidRequest, SpoolError
+from spool.loading import begin_loading
 
 COMMANDS = {
     "run": "Take jobs from the queue.",
@@ -52,4 +53,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    begin_loading()
     main()
