@@ -49,7 +49,7 @@ from spool.domain import (
     Turn,
     passages_of,
 )
-from spool.domain.transcript import count_words
+from spool.domain.transcript import recount_speakers
 from spool.formats import render
 from spool.ids import new_id
 from spool.settings import load_settings
@@ -139,7 +139,7 @@ def long_transcript(job_id: str, words: int, seed: int = 1) -> Transcript:
         first, who = last + 1, 1 - who
     seconds = words * SECONDS_A_WORD
     both = (Speaker(label=f"speaker_{n}", talk_seconds=seconds / 2, words=0) for n in (0, 1))
-    speakers = count_words(both, spoken)
+    speakers = recount_speakers(both, spoken)
     audio = record.audio.model_copy(update={"duration": seconds})
     said: dict[str, Any] = {"words": tuple(spoken), "segments": tuple(segments), "turns": tuple(turns)}
     said |= {"text": " ".join(word.text for word in spoken), "speakers": speakers, "audio": audio}

@@ -15,7 +15,7 @@ from spool.domain.transcript import (
     Transcript,
     Turn,
     Word,
-    count_words,
+    recount_speakers,
     text_of_words,
 )
 
@@ -73,7 +73,7 @@ def draw_transcript(
             "words": tuple(words),
             "segments": tuple(segments),
             "text": text_of_words(words),
-            "speakers": count_words(speakers, words),
+            "speakers": recount_speakers(speakers, words),
             "turns": tuple(sorted(turns, key=lambda turn: turn.start)),
             "nbest": tuple(chunks),
         }

@@ -228,7 +228,7 @@ class Speaker(_Record):
     channel: Annotated[int | None, Field(exclude_if=lambda value: value is None)] = None
 
 
-def count_words(speakers: Iterable[Speaker], words: Iterable[Word]) -> tuple[Speaker, ...]:
+def recount_speakers(speakers: Iterable[Speaker], words: Iterable[Word]) -> tuple[Speaker, ...]:
     """The speakers, each with the number of their words."""
     own = Counter(word.speaker for word in words)
     return tuple(each.model_copy(update={"words": own[each.label]}) for each in speakers)

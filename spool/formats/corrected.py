@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 
 from spool.domain.archive.edits import Edit, apply_edits, find_effective_edits
-from spool.domain.transcript import Correction, Transcript, count_words
+from spool.domain.transcript import Correction, Transcript, recount_speakers
 from spool.formats.parts import (
     BETWEEN,
     NEXT,
@@ -71,7 +71,7 @@ def _correct(parts: RecordParts, edits: Sequence[Edit]) -> RecordParts | None:
             }
         )
         new = apply_edits(own, [edit.shift(-first) for edit in edits if edit.touches(first, last)])
-        for before, after in zip(count_words(own.speakers, own.words), new.speakers, strict=True):
+        for before, after in zip(recount_speakers(own.speakers, own.words), new.speakers, strict=True):
             spoken[after.label] += after.words - before.words
         corrections += (_place(each, first, first + grown) for each in new.corrections)
         written.append(write_list(new.words))

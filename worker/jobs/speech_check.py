@@ -14,7 +14,7 @@ from spool.domain.transcript import (
     SpeechSpan,
     Transcript,
     Word,
-    count_words,
+    recount_speakers,
     text_of_words,
 )
 from worker.audio import SAMPLE_RATE
@@ -83,7 +83,7 @@ def drop_flagged(transcript: Transcript) -> Transcript:
         "words": words,
         "segments": segments,
         "text": text_of_words(words),
-        "speakers": count_words(transcript.speakers, words),
+        "speakers": recount_speakers(transcript.speakers, words),
     }
     return transcript.model_copy(update={**left, "dropped": tuple(every)})
 

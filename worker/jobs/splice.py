@@ -21,7 +21,7 @@ from spool.domain.transcript import (
     Transcript,
     Turn,
     Word,
-    count_words,
+    recount_speakers,
     text_of_words,
 )
 from worker.jobs.languages import main_language
@@ -81,7 +81,7 @@ def splice(base: Transcript, fresh: Transcript, start: float, end: float) -> Tra
             ),
             "languages": languages,
             "language": main_language(languages) or base.language,
-            "speakers": count_words(base.speakers, words),
+            "speakers": recount_speakers(base.speakers, words),
             "witness": witness,
             "corrections": (),
         }

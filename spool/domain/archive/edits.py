@@ -14,7 +14,15 @@ from typing import Protocol
 
 from spool.domain.columns import Id, Label, Name
 from spool.domain.spacing import join_words
-from spool.domain.transcript import Correction, Segment, Speaker, Transcript, Word, count_words, text_of_words
+from spool.domain.transcript import (
+    Correction,
+    Segment,
+    Speaker,
+    Transcript,
+    Word,
+    recount_speakers,
+    text_of_words,
+)
 from spool.errors import InvalidRequest
 from spool.wer import normal_words
 
@@ -213,7 +221,7 @@ def rebuild_words(transcript: Transcript, words: Sequence[Word], homes: Sequence
             "words": tuple(words),
             "segments": tuple(_segments(transcript.segments, words, homes)),
             "text": text_of_words(words),
-            "speakers": count_words(transcript.speakers, words),
+            "speakers": recount_speakers(transcript.speakers, words),
         }
     )
 
