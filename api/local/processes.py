@@ -39,6 +39,7 @@ class Child:
         self.log = log
         make_private(log.parent)
         make_private_file(log)
+        self._log_start = log.stat().st_size
         with log.open("ab") as output:
             self._process = _start(command, env, output)
         self.group = self._process.pid
@@ -72,9 +73,10 @@ class Child:
         self._process.wait()
 
     def log_tail(self, lines: int = 12) -> str:
-        """The last lines of the log."""
+        """The last lines of what this process wrote to the log."""
         with contextlib.suppress(OSError):
-            return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+            own = self.log.read_bytes()[self._log_start :]
+            return "\n".join(own.decode(errors="replace").splitlines()[-lines:])
         return ""
 
 

@@ -20,6 +20,7 @@ from spool.domain.recognition import Recognition
 from spool.domain.worker_stats import WorkCounts
 from spool.errors import EngineCrashed, EngineStopped, JobCancelled, ModelUnreadable, SpoolError
 from worker.engine.protocol import (
+    CannotStart,
     Describe,
     Described,
     Dropped,
@@ -193,6 +194,8 @@ class PendingRequests:
             if isinstance(report, Ready):
                 self._starts_without_ready = 0
                 self.up.set()
+            elif isinstance(report, CannotStart):
+                self.stop(report.reason)
             elif isinstance(report, Loading):
                 self._loading = report.model
             elif isinstance(report, Loaded):

@@ -196,6 +196,13 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
+class CannotStart:
+    """The child cannot work on this machine, nor could another one; it ends."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Loading:
     """The child is about to load `model`; if it dies before its next report, loading was the cause."""
 
@@ -254,4 +261,4 @@ class Dropped:
 
 
 Request = Utterance | Settled | Describe | DropJob | Stop
-Report = Ready | Loading | Loaded | Unloaded | Started | Finished | Described | Dropped
+Report = Ready | CannotStart | Loading | Loaded | Unloaded | Started | Finished | Described | Dropped

@@ -30,6 +30,7 @@ from worker.engine.handover import HandoverFolder, Unsettled
 from worker.engine.inbox import Group, Inbox, Reports
 from worker.engine.model_cache import ModelCache
 from worker.engine.protocol import (
+    CannotStart,
     Describe,
     Described,
     EngineOptions,
@@ -76,10 +77,14 @@ def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options
     inbox = Inbox(options, reports, ahead, unsettled)
     receiver = clock.Thread(target=inbox.receive, args=(connection,), name="engine-inbox", daemon=True)
     receiver.start()
-    home = importlib.import_module(module)
+    try:
+        home = importlib.import_module(module)
+        if options.device and hasattr(home, "use_device"):
+            home.use_device(options.device)
+    except (ImportError, EngineError) as error:  # the installation or the settings do not fit the machine
+        reports.send(CannotStart(str(error).removesuffix(".")))
+        return
     loader = cast("Loader", getattr(home, name))
-    if options.device and hasattr(home, "use_device"):
-        home.use_device(options.device)
     device = BatchRunner(reports, view, loader, options, ahead, inbox, unsettled)
     reports.send(Ready(os.getpid()))
     try:

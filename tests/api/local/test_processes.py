@@ -65,7 +65,12 @@ def test_a_child_that_has_ended_leaves_the_end_of_its_log(tmp_path: Path) -> Non
     until(lambda: one.exit_code is not None, "the child's end")
     assert one.stop(timeout=20)
     assert one.exit_code == 3
-    assert one.log_tail(1) == "no disk"
+    assert one.log_tail() == "started\nno disk"
+
+    # A later one has the same log, and only its own lines are the end of it
+    other = child(tmp_path, "print('started')")
+    assert other.log_tail() == "started"
+    assert other.stop(timeout=20)
 
 
 # Where it runs

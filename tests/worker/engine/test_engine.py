@@ -1,6 +1,7 @@
 """The engine with a real child process, real shared memory and a tiny model."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -344,9 +345,21 @@ def test_closing_fails_what_is_open_and_refuses_the_rest(gate: Path) -> None:
     assert not alive(child)
 
 
-def test_an_engine_that_cannot_start_says_so() -> None:
-    with pytest.raises(EngineStopped, match="before it was ready"):
-        Engine(options(loader="tests.worker.no_such_module:load")).start()
+@pytest.mark.parametrize(
+    ("loader", "reason"),
+    [
+        ("tests.worker.no_such_module:load", "No module named 'tests.worker.no_such_module'."),
+        ("tests.worker.engine.models_for_a_gpu:load", "this machine has no GPU; take another."),
+        # Without the file that it asks for this module raises what nobody foresees, each time anew.
+        (
+            "tests.worker.engine.fragile_models:load",
+            "its process ended 4 times before it was ready (exit code 1).",
+        ),
+    ],
+)
+def test_an_engine_that_cannot_start_says_why(loader: str, reason: str) -> None:
+    with pytest.raises(EngineStopped, match=f"^The engine did not start: {re.escape(reason)}$"):
+        Engine(options(loader=loader, device="gpu")).start()
 
 
 def alive(pid: int) -> bool:
