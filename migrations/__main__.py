@@ -3,6 +3,8 @@
 import argparse
 import sys
 
+from sqlalchemy.exc import OperationalError
+
 import migrations
 from spool.errors import SpoolError
 from spool.loading import begin_loading
@@ -36,6 +38,9 @@ def main() -> int:
     except SpoolError as error:
         print(error.message, file=sys.stderr)  # noqa: T201 - a command speaks to people
         return 2
+    except OperationalError as error:
+        print(str(error.orig).strip().partition("\n")[0], file=sys.stderr)  # noqa: T201
+        return 1
     return 0
 
 

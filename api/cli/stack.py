@@ -26,7 +26,7 @@ from api.local.processes import is_alive
 from api.local.stack import Stack, StackError
 from api.local.token import local_token
 from spool import clock
-from spool.settings import load_settings
+from spool.settings import load_settings, unknown_variables
 
 _UP_TIMEOUT_S = 300.0
 _DOWN_TIMEOUT_S = 120.0
@@ -72,6 +72,8 @@ def up(
         out.print(f"already running at {already.url}", soft_wrap=True)
         _print_running(already, down_command(home), home)
         return
+    for sentence in unknown_variables(environ):
+        err.print(Text(sentence, style="yellow"))
     if detach:
         _print_running(_detach(environ), down_command(home), home)
         return

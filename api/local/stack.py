@@ -17,7 +17,7 @@ from api.local.instance import RunLock, Running
 from api.local.processes import Child, Survivor, end_leftovers, kill_group, record_children, survivors
 from spool import clock
 from spool.broker.embedded_redis import EmbeddedRedis
-from spool.catalogue import Progress, fetch_model
+from spool.catalogue import Progress, fetch_model, loadable_models
 from spool.errors import SpoolError, StorageError
 from spool.settings import Settings, load_settings
 from spool.store import Database
@@ -31,6 +31,7 @@ _WORKER_TIMEOUT_S = 180.0
 _API_STOP_S = 30.0
 _WORKER_STOP_S = 60.0
 _LAST_WAIT_S = 3.0
+_BROKER_S = 5.0
 _POLL_S = 0.1
 
 
@@ -99,6 +100,8 @@ class Stack:
             self._redis.start()
             if self._redis.process is not None:
                 self._groups.append(self._redis.process.pid)
+        else:
+            _check_broker(self.settings.redis_url)
         self._fetch_model()
         self._say("starting the API and the worker")
         announced = self.settings.home / "api.json"
@@ -114,13 +117,18 @@ class Stack:
 
     def _fetch_model(self) -> None:
         """Fetch the default model before the worker starts, and report progress."""
-        name = self.settings.models[self.settings.default_model]
+        default, models = self.settings.default_model, loadable_models(self.settings)
+        if default not in models:
+            raise StackError(
+                f"SPOOL_DEFAULT_MODEL names {default}, which is neither in SPOOL_MODELS nor in the catalogue "
+                "(`spool models list`)."
+            )
 
         def show(progress: Progress) -> None:
             total = f" of {progress.total / 1e6:.0f}" if progress.total else ""
             self._say(f"fetching {progress.name}: {progress.done / 1e6:.0f}{total} MB")
 
-        fetch_model(name, self.settings, show)
+        fetch_model(models[default], self.settings, show)
 
     def _migrate(self) -> None:
         self._say("preparing the database")
@@ -183,6 +191,22 @@ class Stack:
         self.left_behind = left
         for survivor in left:
             kill_group(survivor.group)
+
+
+def _check_broker(url: str) -> None:
+    """Raise StackError if the broker that somebody else runs does not answer. Once jobs are under way its
+    outages are waited for."""
+    from redis import Redis, RedisError
+
+    try:
+        with Redis.from_url(url, socket_connect_timeout=_BROKER_S, socket_timeout=_BROKER_S) as client:
+            client.ping()
+    except (RedisError, OSError, ValueError):
+        # Not the error's own text, which may contain the address with a password.
+        raise StackError(
+            "The broker of SPOOL_REDIS_URL does not answer. Start it, or unset SPOOL_REDIS_URL: `spool up` "
+            "then starts one."
+        ) from None
 
 
 def _worker_ready(database: Database) -> bool:
