@@ -22,7 +22,7 @@ from rich.text import Text
 from api.cli.connection import err, out
 from api.local.demo import run_demo
 from api.local.instance import Running, down_command, find_running, lock_holder
-from api.local.processes import is_alive
+from api.local.processes import is_alive, log_tail
 from api.local.stack import Stack, StackError
 from api.local.token import local_token
 from spool import clock
@@ -153,6 +153,7 @@ def _detach(environ: dict[str, str]) -> Running:
     log = settings.home / "logs" / "up.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
+        start = output.tell()
         process = subprocess.Popen(
             [sys.executable, "-m", "api.cli.main", "up"],
             env=environ,
@@ -168,8 +169,7 @@ def _detach(environ: dict[str, str]) -> Running:
             if running is not None and running.pid == process.pid:
                 return running
             if process.poll() is not None or clock.monotonic() > deadline:
-                words = "\n".join(log.read_text(errors="replace").splitlines()[-12:])
-                raise StackError(f"Spool did not start. The end of {log}:\n{words}")
+                raise StackError(f"Spool did not start. The end of {log}:\n{log_tail(log, start)}")
             clock.sleep(_POLL_S)
 
 

@@ -20,6 +20,7 @@ from spool import clock
 from spool.settings.home import make_private, make_private_file
 
 _POLL_S = 0.1
+_TAIL_LINES = 12
 
 
 @dataclass(frozen=True)
@@ -72,12 +73,16 @@ class Child:
         kill_group(self.group)
         self._process.wait()
 
-    def log_tail(self, lines: int = 12) -> str:
+    def log_tail(self) -> str:
         """The last lines of what this process wrote to the log."""
-        with contextlib.suppress(OSError):
-            own = self.log.read_bytes()[self._log_start :]
-            return "\n".join(own.decode(errors="replace").splitlines()[-lines:])
-        return ""
+        return log_tail(self.log, self._log_start)
+
+
+def log_tail(log: Path, start: int) -> str:
+    """The last lines of a log, of those that were written from byte `start` on."""
+    with contextlib.suppress(OSError):
+        return "\n".join(log.read_bytes()[start:].decode(errors="replace").splitlines()[-_TAIL_LINES:])
+    return ""
 
 
 def record_children(record: Path, children: Sequence[Child]) -> None:
