@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ops.testbed.processes import ROOT, alive
+from ops.testbed.waiting import until
 from tests.ops.a_mac import DEMO, LABEL, Mac
 from worker.service import log_into
 
@@ -58,7 +59,8 @@ def test_installed_upgraded_gone_back_and_removed(
     first = mac.pid
     assert mac.calls("caffeinate") == [[f"-i -s -w {first}"]], "it watches the worker itself"
     assert (mac.app / "var/worker.pid").read_text() == f"{first}\n"
-    assert "ready" in (mac.app / "log/worker.log").read_text()
+    # The row says so first, and the log once the worker takes messages.
+    until(lambda: "ready" in (mac.app / "log/worker.log").read_text(), "the worker's log")
     assert (mac.app / "etc/worker.env").stat().st_mode & 0o777 == 0o600
     release = (mac.app / "current").resolve()
     models = mac.worker("status", "--json")
