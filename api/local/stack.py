@@ -19,6 +19,7 @@ from spool import clock
 from spool.broker.embedded_redis import EmbeddedRedis
 from spool.catalogue import Progress, fetch_model, loadable_models
 from spool.errors import SpoolError, StorageError
+from spool.objects import object_store
 from spool.settings import Settings, load_settings
 from spool.store import Database
 from spool.store.workers import list_workers
@@ -102,6 +103,7 @@ class Stack:
                 self._groups.append(self._redis.process.pid)
         else:
             _check_broker(self.settings.redis_url)
+        self._check_objects()
         self._fetch_model()
         self._say("starting the API and the worker")
         announced = self.settings.home / "api.json"
@@ -114,6 +116,15 @@ class Stack:
         roots = tuple(str(root) for root in self.settings.source_roots)
         running = Running(self.url, os.getpid(), str(self.settings.home), roots, str(self.logs))
         self._lock.announce(running)
+
+    def _check_objects(self) -> None:
+        """Raise StackError if uploads and transcripts have no place to go."""
+        try:
+            object_store(self.settings).check()
+        except SpoolError as error:
+            raise StackError(
+                f"SPOOL_OBJECTS {self.settings.objects} cannot be used: {error.message}"
+            ) from None
 
     def _fetch_model(self) -> None:
         """Fetch the default model before the worker starts, and report progress."""
