@@ -220,7 +220,7 @@ class ObjectDamaged(StorageError):
 
 
 class CredentialsRefused(StorageError):
-    """An object store does not know the key, or its secret is wrong."""
+    """There is no key for an object store, the store does not know it, or its secret is wrong."""
 
 
 class OutputMissing(StorageError):

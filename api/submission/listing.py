@@ -148,8 +148,11 @@ def _list_objects(address: str, access: S3Access, caller: Principal) -> Iterator
     except NotFound:
         raise SourceMissing(f"There is no bucket {bucket}.") from None
     except CredentialsRefused as error:
+        # Whoever waits for the list is told at once; repeating the request would not help.
         if access.name is None:
-            raise
+            raise SourceForbidden(
+                f"{error.message} Give the API credentials for S3, or name a connection."
+            ) from None
         raise SourceForbidden(f"Connection {access.name}: {error.message}") from None
 
 

@@ -36,7 +36,7 @@ def s3_errors(what: str) -> Iterator[None]:
     except ParamValidationError as error:
         raise InvalidRequest(f"{what} is not an address that S3 accepts.") from error
     except NoCredentialsError as error:
-        raise StorageError(f"There are no credentials for {what}.") from error
+        raise CredentialsRefused(f"There are no credentials for {what}.") from error
     except S3DownloadFailedError as error:  # the transfer manager's 412
         raise SourceChanged(f"{what} has changed.") from error
     except (BotoCoreError, Boto3Error, HTTPError, S3ValidationError, RetriesExceededError) as error:

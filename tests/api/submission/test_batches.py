@@ -18,6 +18,7 @@ from spool.recordings import HIDDEN, NOT_AUDIO
 from spool.settings import Settings
 from spool.store import batches as store
 from spool.store import get_job, unsent
+from tests.live.guarded_s3 import GuardedS3
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
@@ -384,3 +385,35 @@ class TestS3:
         assert batch["lines"]["accepted"] == 1
         missing = http.post("/v1/batches", json={"source": f"s3://{bucket}/n.jsonl"})
         problem(missing, 422, "source_missing")
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ({}, "There are no credentials for s3://archive/1974/."),
+        (
+            {"s3_access_key_id": "nobody", "s3_secret_access_key": "x" * 40},
+            "The object store does not take the credentials for s3://archive/1974/ (InvalidAccessKeyId).",
+        ),
+    ],
+)
+def test_a_bucket_without_good_credentials_is_refused_at_once(
+    start_api: Callable[[Settings], Live],
+    settings: Settings,
+    s3_server: S3Server,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    keys: dict[str, str],
+    reason: str,
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with GuardedS3(s3_server.endpoint) as guarded:
+        told = {"s3_endpoint_url": guarded.url, **keys}
+        live = start_api(Settings.model_validate(settings.model_dump() | told))
+        answer = httpx.post(f"{live.url}/v1/batches", json={"source": "s3://archive/1974/"})
+    # A client repeats what is answered with 503, and whoever typed the command would wait for nothing.
+    refused = problem(answer, 403, "source_forbidden")
+    assert refused["detail"] == f"{reason} Give the API credentials for S3, or name a connection."
