@@ -6,6 +6,7 @@ measured speeds from its ledger replace assumed ones.
 """
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from cyclopts.validators import Number
 
 from api.cli.connection import Json, out
 from api.cli.plan_report import Forecast, Report, answer, report_document, report_tables
-from spool.commandline.app import GROUPS
+from spool.commandline.app import GROUPS, USAGE
 from spool.domain.ledger import Measured
 from spool.errors import InvalidRequest, SpoolError
 from spool.planning.fleet import Known, build_fleet, read_calibration
@@ -176,20 +177,19 @@ def plan(
 def measure_files(files: Sequence[Path]) -> Lengths:
     """How long the recordings are, by the worker's reader of their headers. Raises InvalidRequest for no
     recordings, and for an installation without a worker."""
-    for each in files:
-        if ":" in str(each).partition("/")[0] and not each.exists():
-            raise InvalidRequest(
-                "`spool plan` measures files of this machine. For addresses, give their --hours."
-            )
-        if not each.exists():
-            raise InvalidRequest(f"{each}: there is no such file or folder.")
+    if any(re.match("[a-z0-9]+:/", str(each)) and not each.exists() for each in files):
+        raise InvalidRequest(
+            "`spool plan` measures files of this machine. For addresses, give their --hours."
+        )
     command = [sys.executable, "-m", "worker.cli.main", "measure", "--json", *map(str, files)]
     measured = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         found = json.loads(measured.stdout)["recordings"]
     except (ValueError, KeyError):
         reason = measured.stderr.strip().rpartition("\n")[2].removeprefix("spool-worker: ")
-        raise InvalidRequest(f"The recordings cannot be measured here: {reason}") from None
+        if measured.returncode != USAGE:
+            reason = f"The recordings cannot be measured here: {reason}"
+        raise InvalidRequest(reason) from None
     return summarize([(float(each["seconds"]), int(each["bytes"])) for each in found])
 
 

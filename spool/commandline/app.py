@@ -3,12 +3,13 @@
 `--help` shows what people use every day; `--help-all` shows everything.
 """
 
+import shlex
 import sys
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_args
 
-from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts import App, CycloptsError, Group, MissingArgumentError, Parameter, UnusedCliTokensError
 
 from spool.domain.option_groups import Group as OptionGroup
 from spool.errors import InvalidRequest
@@ -102,4 +103,14 @@ def _sentence(error: CycloptsError) -> str:
     if isinstance(cause, ValidationError) and isinstance(kind, type) and issubclass(kind, BaseModel):
         return describe_faults(kind, cause)
     text = " ".join(str(error).split())
+    if type(error) is UnusedCliTokensError:
+        unused = error.unused_tokens or []
+        text = f"Unexpected argument{'s' * (len(unused) > 1)}: {shlex.join(unused)}"
+    elif type(error) is MissingArgumentError and argument is not None:
+        _, hint, near = text.partition(" Did you mean ")
+        text = (
+            (f"{error.keyword} needs a value." if error.keyword else f"{argument.name} is required.")
+            + hint
+            + near
+        )
     return text if text.endswith((".", "?")) else f"{text}."

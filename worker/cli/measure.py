@@ -8,6 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from spool.errors import InvalidRequest
+
 
 def measure(
     *places: Annotated[
@@ -18,7 +20,7 @@ def measure(
     ] = False,
 ) -> None:
     """Print the lengths of recordings according to their headers; unreadable files are named on stderr."""
-    from spool.errors import AudioEmpty, SourceError, SpoolError
+    from spool.errors import AudioEmpty, SpoolError
     from worker.audio import open_audio
 
     recordings: list[dict[str, object]] = []
@@ -30,8 +32,6 @@ def measure(
             if not length:
                 raise AudioEmpty(f"{path.name}: its header does not state its length")
         except SpoolError as error:
-            if isinstance(error, SourceError):
-                error = SpoolError(f"{path}: {error.message}")
             print(f"spool-worker: skipped: {error.message}", file=sys.stderr)
             continue
         recordings.append({"seconds": round(length, 3), "bytes": path.stat().st_size})
@@ -44,6 +44,8 @@ def measure(
 
 def _files(places: list[Path]) -> Iterator[Path]:
     for place in places:
+        if not place.exists():
+            raise InvalidRequest(f"{place}: there is no such file or folder.")
         if place.is_dir():
             yield from (path for path in sorted(place.rglob("*")) if path.is_file())
         else:

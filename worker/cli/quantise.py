@@ -26,6 +26,6 @@ def quantise(
     from worker.models.load import model_files
     from worker.models.quantise import quantise as write
 
-    if folder.exists() and any(folder.iterdir()):
-        raise InvalidRequest(f"{folder}: is not empty; name a new folder")
+    if folder.exists() and not (folder.is_dir() and next(folder.iterdir(), None) is None):
+        raise InvalidRequest(f"{folder}: is not an empty folder; name a new one")
     print(json.dumps(asdict(write(model_files(model), folder, bits))))

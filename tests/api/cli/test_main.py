@@ -112,6 +112,23 @@ def test_an_option_is_refused_in_the_words_of_the_command_line(flags: list[str],
     assert f"spool: {sentence}" in " ".join(shown.stderr.split())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["submit"], "PATH|URL is required."),
+        (["submit", "--model"], "--model needs a value."),
+        (["keys", "create"], "--name is required."),
+        (["status", "job_1", "one"], "Unexpected argument: one."),
+        (["status", "job_1", "one", "two words"], "Unexpected arguments: one 'two words'."),
+    ],
+)
+def test_a_command_line_that_cannot_be_read_says_what_is_wrong_with_it(
+    arguments: list[str], sentence: str
+) -> None:
+    shown = invoke(main, arguments)
+    assert (shown.exit_code, shown.output.strip()) == (2, f"spool: {sentence}")
+
+
 def test_flags_may_stand_between_arguments() -> None:
     for command in ("search", "follow", "rerun"):
         shown = invoke(main, [command, "one", "--url", "http://127.0.0.1:1", "two"])
