@@ -303,4 +303,7 @@ def test_the_command_writes_a_folder_and_says_how_much(tmp_path: Path) -> None:
     assert 0 < told["bytes"] < (tmp_path / "8" / "model.safetensors").stat().st_size
     again = invoke(main, ["quantise", str(FOLDER / "hybrid"), str(tmp_path / "8")])
     assert again.exit_code == 2
-    assert "is not empty; name a new folder" in again.stderr
+    assert "is not an empty folder; name a new one" in again.stderr
+    file = tmp_path / "file"
+    file.touch()
+    assert "is not an empty folder" in invoke(main, ["quantise", str(FOLDER / "hybrid"), str(file)]).stderr
