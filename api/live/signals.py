@@ -9,7 +9,7 @@ from typing import Any
 import redis.asyncio
 from redis.exceptions import RedisError
 
-from spool.broker.live_signals import client_address
+from spool.broker.redis_client import client_address
 from spool.settings import Settings
 
 _PAUSE_SECONDS = 0.5

@@ -32,7 +32,6 @@ _WORKER_TIMEOUT_S = 180.0
 _API_STOP_S = 30.0
 _WORKER_STOP_S = 60.0
 _LAST_WAIT_S = 3.0
-_BROKER_S = 5.0
 _POLL_S = 0.1
 
 
@@ -102,7 +101,7 @@ class Stack:
             if self._redis.process is not None:
                 self._groups.append(self._redis.process.pid)
         else:
-            _check_broker(self.settings.redis_url)
+            self._check_broker()
         self._check_objects()
         self._fetch_model()
         self._say("starting the API and the worker")
@@ -116,6 +115,18 @@ class Stack:
         roots = tuple(str(root) for root in self.settings.source_roots)
         running = Running(self.url, os.getpid(), str(self.settings.home), roots, str(self.logs))
         self._lock.announce(running)
+
+    def _check_broker(self) -> None:
+        """Raise StackError if the broker that somebody else runs does not answer. Once jobs are under way its
+        outages are waited for."""
+        from spool.broker.redis_client import check_broker  # redis-py takes 0.3 s to load
+
+        try:
+            check_broker(self.settings)
+        except StorageError as error:
+            raise StackError(
+                f"{error.message} Correct it, or unset SPOOL_REDIS_URL: `spool up` then starts a broker."
+            ) from None
 
     def _check_objects(self) -> None:
         """Raise StackError if uploads and transcripts have no place to go."""
@@ -202,22 +213,6 @@ class Stack:
         self.left_behind = left
         for survivor in left:
             kill_group(survivor.group)
-
-
-def _check_broker(url: str) -> None:
-    """Raise StackError if the broker that somebody else runs does not answer. Once jobs are under way its
-    outages are waited for."""
-    from redis import Redis, RedisError
-
-    try:
-        with Redis.from_url(url, socket_connect_timeout=_BROKER_S, socket_timeout=_BROKER_S) as client:
-            client.ping()
-    except (RedisError, OSError, ValueError):
-        # Not the error's own text, which may contain the address with a password.
-        raise StackError(
-            "The broker of SPOOL_REDIS_URL does not answer. Start it, or unset SPOOL_REDIS_URL: `spool up` "
-            "then starts one."
-        ) from None
 
 
 def _worker_ready(database: Database) -> bool:

@@ -9,22 +9,18 @@ partials.
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
-from urllib.parse import urlsplit
 
 import redis
 from pydantic import JsonValue
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
-from redis.retry import Retry
 
 from spool import clock
+from spool.broker.redis_client import open_client
 from spool.settings import Settings
 
 WAITING = "spool.live"
 LOOK_SECONDS = 1.0
 """The longest that a listener waits for a hint."""
-_TIMEOUT_SECONDS = 5.0
 _PAUSE_SECONDS = 0.25
 
 Message = Mapping[str, JsonValue]
@@ -40,28 +36,11 @@ def words_channel(job_id: str) -> str:
     return f"{WAITING}.{job_id}.said"
 
 
-def client_address(settings: Settings) -> str:
-    """The broker's address as redis-py reads it."""
-    address = settings.redis_url
-    if address.startswith("redis+socket://"):
-        return f"unix://{urlsplit(address).path}"
-    return address
-
-
-def client_options() -> dict[str, Any]:
-    """The options of every client of these channels: it tries once and fails soon."""
-    return {
-        "socket_timeout": _TIMEOUT_SECONDS,
-        "socket_connect_timeout": _TIMEOUT_SECONDS,
-        "retry": Retry(NoBackoff(), 0),
-    }
-
-
 class LiveSignals:
     """A client of the channels for threads. Thread-safe, except for what `listening` yields."""
 
     def __init__(self, settings: Settings) -> None:
-        self._client = redis.Redis.from_url(client_address(settings), **client_options())
+        self._client = open_client(settings)
 
     def tell(self, channel: str, message: Message | None = None) -> None:
         """Publish the message to current listeners."""

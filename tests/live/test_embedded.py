@@ -5,15 +5,16 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import redis
 
 from spool.broker import EmbeddedRedis, embedded_redis, find_server, temporary_home
+from spool.broker.redis_client import check_broker
 from spool.errors import SettingsError, StorageError
-from spool.settings import SOCKET_PATH_BYTES, default_url, socket_path
+from spool.settings import SOCKET_PATH_BYTES, Settings, default_url, socket_path
 
 
 @pytest.fixture
@@ -138,3 +139,19 @@ def test_a_server_that_cannot_start_says_where_to_look(home: Path, monkeypatch: 
     with pytest.raises(StorageError, match=r"server\.log"):
         server.start()
     assert server.process is None
+
+
+def test_a_broker_is_checked_with_its_password(home: Path, make_settings: Callable[..., Settings]) -> None:
+    def check(url: str) -> None:
+        check_broker(make_settings(redis_url=url))
+
+    with EmbeddedRedis(home) as server:
+        check(server.url)
+        with server.client() as client:
+            client.config_set("requirepass", "secret")
+        check(f"redis+socket://:secret@{server.socket}")
+        for wrong in (server.url, f"redis+socket://:other@{server.socket}"):
+            with pytest.raises(StorageError, match=r"^The broker refuses the user or password"):
+                check(wrong)
+    with pytest.raises(StorageError, match=r"^The broker of SPOOL_REDIS_URL does not answer\.$"):
+        check(server.url)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
         (
             "SPOOL_REDIS_URL",
             "redis://:secret@127.0.0.1:{port}/0",
-            r"The broker of SPOOL_REDIS_URL does not answer\. .* `spool up` then starts one\.$",
+            r"The broker of SPOOL_REDIS_URL does not answer\. .* `spool up` then starts a broker\.$",
         ),
         (
             "SPOOL_S3_ENDPOINT_URL",
